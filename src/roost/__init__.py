@@ -1,0 +1,78 @@
+"""roost places the parts of a reinforcement-learning job on a cluster and runs them exactly there.
+
+Names are imported on first use: `import roost` loads neither Ray nor torch nor Hydra.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "roost.errors": ("ConfigurationError", "Finding", "PlacementError", "RoostError"),
+    "roost.inventory": (
+        "AcceleratorType",
+        "Inventory",
+        "Node",
+        "NodeGroup",
+        "register_accelerator",
+        "register_hardware",
+    ),
+    "roost.placement": (
+        "ChunkedPlacementStrategy",
+        "ComponentPlacement",
+        "FineGrainedPackedPlacementStrategy",
+        "FlexiblePlacementStrategy",
+        "HybridComponentPlacement",
+        "ModelParallelComponentPlacement",
+        "NodePlacementStrategy",
+        "PackedPlacementStrategy",
+        "Placement",
+        "PlacementMode",
+        "PlacementStrategy",
+        "StridedPlacementStrategy",
+    ),
+    "roost.planning": ("Plan", "load_plan", "plan", "save_plan"),
+}
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+__all__ = sorted(_HOME)
+
+if TYPE_CHECKING:
+    from roost.errors import ConfigurationError, Finding, PlacementError, RoostError
+    from roost.inventory import (
+        AcceleratorType,
+        Inventory,
+        Node,
+        NodeGroup,
+        register_accelerator,
+        register_hardware,
+    )
+    from roost.placement import (
+        ChunkedPlacementStrategy,
+        ComponentPlacement,
+        FineGrainedPackedPlacementStrategy,
+        FlexiblePlacementStrategy,
+        HybridComponentPlacement,
+        ModelParallelComponentPlacement,
+        NodePlacementStrategy,
+        PackedPlacementStrategy,
+        Placement,
+        PlacementMode,
+        PlacementStrategy,
+        StridedPlacementStrategy,
+    )
+    from roost.planning import Plan, load_plan, plan, save_plan
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'roost' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

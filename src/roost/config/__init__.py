@@ -1,0 +1,1 @@
+"""Configuration: YAML text with positions, the typed schema, and the rank language."""

@@ -1,0 +1,152 @@
+"""The part of a job roost reads, checked as far as it can be without knowing the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from roost.config.document import Document, load
+from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
+from roost.config.schema import NAME, OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
+from roost.errors import Finding, Path, nearest
+
+RESERVED_LABELS = ("cluster", "node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentRule:
+    """One component's placement as written: which groups, which ranks."""
+
+    name: str
+    labels: tuple[str, ...]  # empty: the whole cluster
+    spec: RankSpec
+    path: Path  # of the placement text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    document: Document
+    num_nodes: int | None = None
+    rules: Mapping[str, ComponentRule] = field(default_factory=dict)
+    groups: tuple[NodeGroupConfig, ...] = ()
+
+
+def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Finding]]:
+    """A job and everything wrong with it. Unreadable input raises; the rest is collected."""
+    if isinstance(source, Job):
+        return source, []
+    document = load(source, overrides)
+    section = document.data.get("cluster")
+    if not isinstance(section, dict):
+        known = [key for key in document.data if isinstance(key, str)]
+        what = "the `cluster` section is missing" if section is None else "`cluster` must be a mapping"
+        hint = nearest("cluster", known) if "did you mean" in nearest("cluster", known) else ""
+        remedy = hint or "add `cluster:` with `num_nodes` and `component_placement`"
+        return Job(document=document), [
+            document.finding("RC102", what, ("cluster",), key=True, remedy=remedy)
+        ]
+    cluster, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
+    if cluster is None:
+        return Job(document=document), findings
+    if not cluster.component_placement:
+        findings.append(
+            document.finding(
+                "RC102",
+                "`component_placement` is missing or empty",
+                ("cluster", "component_placement"),
+                key=True,
+                remedy="say where components go, such as `component_placement: {actor: 0-7}`",
+            )
+        )
+    rules = _rules(cluster, document, findings)
+    groups = tuple(cluster.node_groups or ())
+    return Job(document=document, num_nodes=cluster.num_nodes, rules=rules, groups=groups), findings
+
+
+def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) -> dict[str, ComponentRule]:
+    rules: dict[str, ComponentRule] = {}
+    labels_known = {group.label for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
+    for key, value in cluster.component_placement.items():
+        path: Path = ("cluster", "component_placement", key)
+        text_path = (*path, "placement") if isinstance(value, PlacementRule) else path
+        text = value.placement if isinstance(value, PlacementRule) else value
+        spec = _spec(text, key, document, text_path, findings)
+        labels = split_labels(value.node_group) if isinstance(value, PlacementRule) else ()
+        for label in labels:
+            if label not in labels_known:
+                findings.append(
+                    document.finding(
+                        "RI103",
+                        f"{key}: unknown node group {label!r}",
+                        (*path, "node_group"),
+                        remedy=nearest(label, labels_known),
+                    )
+                )
+        if len(set(labels)) < len(labels):
+            findings.append(
+                document.finding(
+                    "RP107",
+                    f"{key}: a node group is named twice",
+                    (*path, "node_group"),
+                    why="its resources would be counted twice",
+                    remedy="name each group once",
+                )
+            )
+            continue
+        for name in key.split(","):
+            name = name.strip()
+            if not NAME.fullmatch(name):
+                findings.append(
+                    document.finding(
+                        "RC105",
+                        f"{name!r} is not a component name",
+                        path,
+                        key=True,
+                        remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+                    )
+                )
+            elif name in rules:
+                findings.append(
+                    document.finding(
+                        "RC106",
+                        f"component {name!r} is placed twice",
+                        path,
+                        key=True,
+                        why=f"it is already placed under {rules[name].path[2]!r}",
+                        remedy="keep one of them",
+                    )
+                )
+            elif spec is not None and labels_known.issuperset(labels):
+                rules[name] = ComponentRule(name=name, labels=labels, spec=spec, path=text_path)
+    return rules
+
+
+def split_labels(value: Any) -> tuple[str, ...]:
+    """Labels of `a`, `a,b` or `[a, b]`; numbers are labels too."""
+    if value is None:
+        return ()
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
+
+
+def _spec(text: str, key: str, document: Document, path: Path, findings: list[Finding]) -> RankSpec | None:
+    try:
+        return parse_ranks(text)
+    except RankSyntaxError as error:
+        findings += place_problems(error, key, document, path)
+        return None
+
+
+def place_problems(error: RankSyntaxError, subject: str, document: Document, path: Path) -> list[Finding]:
+    return [
+        document.finding(
+            problem.code,
+            f"{subject}: {problem.what}",
+            path,
+            why=problem.why,
+            remedy=problem.remedy,
+            part=(start, length),
+        )
+        for problem, start, length in error.problems
+    ]

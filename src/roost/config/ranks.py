@@ -1,0 +1,242 @@
+"""The rank language: `0-1:0-3,3-5,7-10:7-14`.
+
+    spec      := segment ("," segment)*
+    segment   := resources [":" processes]
+    resources := "all" | a | a-b
+    processes := a | a-b
+
+A parsed spec is a value that prints back to its canonical text. Ranges stay ranges: nothing here is
+proportional to how many ranks a range holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from roost.errors import Finding
+
+MAX_RANK = 99_999_999
+MAX_TEXT = 20_000
+_RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", re.ASCII)
+_GRAMMAR = (
+    "write ranks as `3`, `0-7`, `all`, or `resources:processes` pairs such as `0-3:0-7`, joined by commas"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The inclusive range first..last."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Some resources, and the processes that sit on them. `resources` None stands for `all`."""
+
+    resources: Ranks | None
+    processes: Ranks | None
+    start: int = 0  # where it stands in the text
+    length: int = 1
+
+    def __str__(self) -> str:
+        left = "all" if self.resources is None else str(self.resources)
+        return left if self.processes is None else f"{left}:{self.processes}"
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpec:
+    segments: tuple[Segment, ...]
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.segments))
+
+
+class RankSyntaxError(Exception):
+    """Problems of one text: (finding without a place, start, length) each."""
+
+    def __init__(self, *problems: tuple[Finding, int, int]) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+
+class _Problems:
+    def __init__(self) -> None:
+        self.found: list[tuple[Finding, int, int]] = []
+
+    def add(self, code: str, start: int, length: int, what: str, why: str = "", remedy: str = "") -> None:
+        self.found.append((Finding(code=code, what=what, why=why, remedy=remedy), start, length))
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise RankSyntaxError(*self.found)
+
+
+def parse_ranks(text: str) -> RankSpec:
+    """Parse a placement; every syntactic problem in it is reported at once."""
+    problems = _Problems()
+    if not text.strip():
+        problems.add("RL101", 0, max(1, len(text)), "the placement is empty", remedy=_GRAMMAR)
+    elif len(text) > MAX_TEXT:
+        problems.add("RL106", 0, 1, f"a placement of {len(text):,} characters (at most {MAX_TEXT:,})")
+    problems.raise_if_any()
+    segments, start = [], 0
+    for piece in text.split(","):
+        segments.append(_segment(piece, start, problems))
+        start += len(piece) + 1
+    if not problems.found:
+        _check_order([segment for segment in segments if segment], problems)
+    problems.raise_if_any()
+    return RankSpec(tuple(segment for segment in segments if segment))
+
+
+def _segment(piece: str, start: int, problems: _Problems) -> Segment | None:
+    lead = len(piece) - len(piece.lstrip())
+    at, length = start + lead, max(1, len(piece.strip()))
+    left, colon, right = piece.partition(":")
+    if not piece.strip():
+        problems.add("RL101", max(0, at - 1), 1, "an empty segment", remedy="remove the extra comma")
+        return None
+    if ":" in right:
+        problems.add("RL101", at, length, f"{piece.strip()!r} has two colons", remedy=_GRAMMAR)
+        return None
+    everything = left.strip() == "all"
+    resources = None if everything else _range(left, start, "resource ranks", problems)
+    processes = None
+    if colon:
+        place = start + len(left) + 1
+        if right.strip() == "all":
+            problems.add(
+                "RL105",
+                place,
+                max(1, len(right)),
+                "process ranks cannot be `all`",
+                why="how many processes there are is what this says",
+                remedy="write how many, such as 0-7, or leave `:all` out for one per resource",
+            )
+            return None
+        processes = _range(right, place, "process ranks", problems)
+        if processes is None:
+            return None
+    if resources is None and not everything:
+        return None
+    return Segment(resources, processes, at, length)
+
+
+def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | None:
+    stripped = text.strip()
+    at, length = start + len(text) - len(text.lstrip()), max(1, len(stripped))
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        what = f"{stripped!r} is not a range of {role}" if stripped else f"{role} are missing"
+        hint = "write `all` in lower case" if stripped.lower() == "all" else _GRAMMAR
+        problems.add("RL101", at, length, what, remedy=hint)
+        return None
+    digits = [part for part in match.groups() if part is not None]
+    if any(len(part) > len(str(MAX_RANK)) for part in digits):
+        problems.add(
+            "RL106",
+            at,
+            length,
+            f"{stripped[:40]} goes beyond rank {MAX_RANK:,}",
+            remedy="check for a missing comma or dash",
+        )
+        return None
+    first, last = int(digits[0]), int(digits[-1])
+    if last < first:
+        problems.add(
+            "RL102", at, length, f"the range {stripped} runs backwards", remedy=f"write {last}-{first}"
+        )
+        return None
+    return Ranks(first, last)
+
+
+def _check_order(segments: list[Segment], problems: _Problems) -> None:
+    """Resources ascend; processes run 0..N-1. After an `all` without processes the count is not known."""
+    previous: Ranks | None = None
+    following: int | None = 0
+    for segment in segments:
+        if segment.resources is None:
+            if len(segments) > 1:
+                problems.add(
+                    "RL103",
+                    segment.start,
+                    segment.length,
+                    "`all` stands beside other segments",
+                    why="it already means every resource, and none may be used twice",
+                    remedy="use `all` alone, or name the ranks",
+                )
+                return
+        elif previous is not None and segment.resources.first <= previous.last:
+            again = segment.resources.last >= previous.first
+            problems.add(
+                "RL103",
+                segment.start,
+                segment.length,
+                f"resource ranks {segment.resources} come after {previous}",
+                why="segments go up" + (", and no resource may be named twice" if again else ""),
+                remedy="list the segments in ascending order"
+                + (
+                    "; to put several processes on a resource write resources:processes, such as 0:0-1"
+                    if again
+                    else ""
+                ),
+            )
+        previous = segment.resources or previous
+        if following is None:
+            continue
+        processes = segment.processes
+        if processes is not None and processes.first != following:
+            count = len(processes)
+            right = Ranks(following, following + count - 1)
+            reason = (
+                "process ranks of a component start at 0"
+                if following == 0
+                else f"the segments before it end at process {following - 1}"
+            )
+            problems.add(
+                "RL104",
+                segment.start,
+                segment.length,
+                f"processes {processes} where {following} must come next",
+                why=f"{reason} and run to N-1, each once",
+                remedy=f"write {Segment(segment.resources, right)}",
+            )
+        if processes is not None:
+            following = processes.last + 1
+        elif segment.resources is not None:
+            following += len(segment.resources)
+        else:
+            following = None
+
+
+def parse_node_ranks(text: str) -> tuple[Ranks, ...] | None:
+    """`0`, `0-1`, `0,2-3` or `all` (None), in the order written."""
+    problems = _Problems()
+    if text.strip() == "all":
+        return None
+    if not text.strip() or len(text) > MAX_TEXT:
+        problems.add(
+            "RL101", 0, max(1, len(text)), "node ranks are missing", remedy="write 0, 0-3, 0,2 or all"
+        )
+        problems.raise_if_any()
+    found, start = [], 0
+    for piece in text.split(","):
+        ranks = _range(piece, start, "node ranks", problems)
+        if ranks is not None:
+            found.append(ranks)
+        start += len(piece) + 1
+    problems.raise_if_any()
+    return tuple(found)

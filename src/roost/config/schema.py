@@ -1,0 +1,206 @@
+"""The typed schema of the `cluster` section, at the border only; inside, roost uses its own records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from roost.config.document import Document
+from roost.errors import Finding, Path, nearest
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+OLDER_KEYS = frozenset(
+    (
+        "profiling",
+        "nsight",
+        "tracer",
+        "net_emulation",
+        "auto_scheduler",
+        "use_pre_process_policy",
+        "use_wait_before_last_iter_policy",
+        "recreate_nccl_groups",
+    )
+)
+_TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, (bool, float)):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)]
+Rank = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+def _one_or_many(value: Any) -> str:
+    return "many" if isinstance(value, list) else "one"
+
+
+TextOrTexts = Annotated[
+    Annotated[Text, Tag("one")] | Annotated[list[Text], Tag("many")], Discriminator(_one_or_many)
+]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlacementRule(Section):
+    """The node-group form of a component's placement."""
+
+    node_group: TextOrTexts | None = Field(
+        None, description="a label, `a,b`, or a list; omitted: the whole cluster"
+    )
+    placement: Text = Field(description="ranks, such as 0-7 or 0-3:0-7")
+
+
+def _rule_form(value: Any) -> str:
+    return "rule" if isinstance(value, (dict, PlacementRule)) else "text"
+
+
+Placement = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[PlacementRule, Tag("rule")], Discriminator(_rule_form)
+]
+
+
+def _vars_form(value: Any) -> str:
+    return "maps" if isinstance(value, list) else "map"
+
+
+EnvVars = Annotated[
+    Annotated[dict[str, Any], Tag("map")] | Annotated[list[dict[str, Any]], Tag("maps")],
+    Discriminator(_vars_form),
+]
+
+
+class EnvConfig(Section):
+    node_ranks: TextOrTexts
+    env_vars: EnvVars | None = None
+    python_interpreter_path: str | None = None
+
+
+class HardwareConfig(Section):
+    type: str = Field(min_length=1)
+    configs: list[dict[str, Any]] | None = None
+
+
+class NodeGroupConfig(Section):
+    label: Text
+    node_ranks: TextOrTexts
+    env_configs: list[EnvConfig] | None = None
+    hardware: HardwareConfig | None = None
+    ignore_hardware: bool = False
+
+
+class ClusterConfig(Section):
+    num_nodes: Count | None = None
+    component_placement: dict[str, Placement] = Field(default_factory=dict)
+    node_groups: list[NodeGroupConfig] | None = None
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate(
+    model: type[Model], data: Any, document: Document, path: Path, ignored: Iterable[str] = ()
+) -> tuple[Model | None, list[Finding]]:
+    """The data as `model`, or every problem in it with its place."""
+    findings: list[Finding] = []
+    if isinstance(data, dict):
+        for key in ignored:
+            if key in data:
+                findings.append(
+                    document.finding(
+                        "RW106",
+                        f"`{key}` belongs to the older system and does nothing here",
+                        (*path, key),
+                        key=True,
+                        remedy="remove it when convenient",
+                    )
+                )
+        data = {key: value for key, value in data.items() if key not in set(ignored)}
+    try:
+        return model.model_validate(data), findings
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+    for problem in problems:
+        steps = tuple(
+            step for step in problem["loc"] if not (step in _TAGS and not _is_key(data, problem["loc"], step))
+        )
+        findings.append(_explain(model, problem, data, document, path, steps))
+    return None, findings
+
+
+def _is_key(data: Any, loc: tuple[Any, ...], tag: Any) -> bool:
+    """Whether a step named like one of our union tags is really a key of the data."""
+    for step in loc:
+        if isinstance(data, Mapping) and step in data:
+            if step == tag:
+                return True
+            data = data[step]
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            data = data[step]
+    return False
+
+
+def _explain(
+    model: type[BaseModel], problem: Any, data: Any, document: Document, path: Path, steps: Path
+) -> Finding:
+    here = (*path, *steps)
+    name = str(here[-1]) if here else document.name
+    kind = problem["type"]
+    value = problem.get("input")
+    if kind == "extra_forbidden":
+        known = _keys_at(model, steps[:-1])
+        return document.finding("RC101", f"unknown key {name!r}", here, key=True, remedy=nearest(name, known))
+    if kind == "missing":
+        return document.finding(
+            "RC102", f"{name!r} is missing", here, key=True, remedy=f"add `{name}: ...` here"
+        )
+    if kind in ("greater_than_equal", "less_than_equal"):
+        return document.finding(
+            "RC104",
+            f"{name}: {value!r} is out of range",
+            here,
+            remedy=problem["msg"].replace("Input should be", "it must be"),
+        )
+    wanted = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    shown = (
+        "nothing"
+        if value is None
+        else type(value).__name__
+        if isinstance(value, (dict, list))
+        else repr(value)
+    )
+    return document.finding("RC103", f"{name}: {shown[:80]} does not fit", here, why=wanted)
+
+
+def _keys_at(model: type[BaseModel], steps: Path) -> set[str]:
+    """The keys known at a place of the schema: follow the data's path through the models."""
+    current: Any = model
+    for step in steps:
+        field = current.model_fields.get(step) if isinstance(step, str) else None
+        if field is None:
+            continue  # an index, or a key of a mapping: the item's model was found with the mapping
+        current = _model_in(field.annotation) or current
+    return set(current.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in getattr(annotation, "__args__", ()):
+        found = _model_in(part)
+        if found is not None:
+            return found
+    return None

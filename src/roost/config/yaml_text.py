@@ -1,0 +1,278 @@
+"""YAML text to plain data, keeping the position of every key and value.
+
+Scalars are read more narrowly than YAML 1.1 does: `4:7` is the text "4:7" and not 247, and keys are always
+text. Everything a hostile file can do (aliases, depth, size) is bounded before it costs anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from roost.errors import ConfigurationError, Finding, Path, Span
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 40
+MAX_VALUES = 50_000
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(
+    r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+_TRUE = frozenset(word for base in ("true", "yes", "on") for word in (base, base.title(), base.upper()))
+_FALSE = frozenset(word for base in ("false", "no", "off") for word in (base, base.title(), base.upper()))
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_STANDARD_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where each path's key and value were written."""
+
+    keys: dict[Path, Span] = field(default_factory=dict)
+    values: dict[Path, Span] = field(default_factory=dict)
+    texts: dict[Path, str] = field(default_factory=dict)  # plain scalars as written
+
+
+@dataclass(slots=True)
+class _Node:
+    mark: Any
+    end: Any
+    value: Any  # str (scalar), list[_Node], or list[tuple[_Node, _Node]]
+    plain: bool = False
+    tag: str | None = None
+
+    @property
+    def is_mapping(self) -> bool:
+        return isinstance(self.value, list) and self.tag == "map"
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, list) and self.tag == "seq"
+
+
+class _Reader:
+    def __init__(self, text: str, source: str, max_values: int) -> None:
+        self.text, self.source, self.max_values = text, source, max_values
+        self.lines = _LINE_BREAK.split(text)
+        self.findings: list[Finding] = []
+        self.positions = Positions()
+        self.anchors: dict[str, _Node] = {}
+        self.count = 0
+
+    def span(self, mark: Any, end: Any = None) -> Span:
+        line = self.lines[mark.line] if mark.line < len(self.lines) else ""
+        stop = end.column if end is not None and end.line == mark.line else len(line.rstrip())
+        return Span(
+            source=self.source,
+            line=mark.line + 1,
+            column=mark.column + 1,
+            length=max(1, stop - mark.column),
+            excerpt=line,
+        )
+
+    def fail(self, code: str, what: str, mark: Any, why: str = "", remedy: str = "") -> ConfigurationError:
+        return ConfigurationError(
+            Finding(code=code, what=what, why=why, remedy=remedy, where=self.span(mark))
+        )
+
+    # -- events to nodes ---------------------------------------------------------------------------------
+
+    def compose(self) -> _Node | None:
+        events = self._events()
+        root: _Node | None = None
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    raise self.fail(
+                        "RC005",
+                        "the file holds more than one YAML document",
+                        event.start_mark,
+                        remedy="keep one document in a file",
+                    )
+                root = self._node(next(events), events, 0)
+        return root
+
+    def _events(self) -> Iterator[Any]:
+        loader = None
+        try:
+            loader = _Loader(self.text)
+            while loader.check_event():
+                yield loader.get_event()
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            finding = Finding(
+                code="RC002",
+                what=f"not valid YAML: {error.problem or error.context}",
+                why=error.context or "",
+                remedy="check indentation, brackets and quotes here; tabs cannot indent",
+                where=self.span(mark) if mark else None,
+            )
+            raise ConfigurationError(finding) from None
+        except (yaml.YAMLError, UnicodeError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigurationError(
+                Finding(code="RC002", what=f"{self.source}: not valid YAML: {reason}")
+            ) from None
+        finally:
+            if loader is not None:
+                loader.dispose()
+
+    def _node(self, event: Any, events: Iterator[Any], depth: int) -> _Node:
+        self._bound(event.start_mark, depth)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise self.fail(
+                    "RC002",
+                    f"alias *{event.anchor} has no anchor",
+                    event.start_mark,
+                    remedy=f"write &{event.anchor} at the value it should repeat, above this line",
+                )
+            return self.anchors[event.anchor]
+        tag = event.tag
+        if (tag not in (None, "!") and not tag.startswith(_STANDARD_TAG)) or (tag and "python" in tag):
+            raise self.fail(
+                "RC005",
+                f"the tag {tag} is not allowed",
+                event.start_mark,
+                why="roost reads plain data only",
+                remedy="remove the tag",
+            )
+        node = _Node(event.start_mark, event.end_mark, None)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        if isinstance(event, yaml.ScalarEvent):
+            node.value, node.plain = event.value, event.style in (None, "") and tag is None
+            return node
+        items: list[Any] = []
+        node.value = items
+        if isinstance(event, yaml.SequenceStartEvent):
+            node.tag = "seq"
+            while not isinstance(event := next(events), yaml.SequenceEndEvent):
+                items.append(self._node(event, events, depth + 1))
+        else:
+            node.tag = "map"
+            while not isinstance(event := next(events), yaml.MappingEndEvent):
+                key = self._node(event, events, depth + 1)
+                items.append((key, self._node(next(events), events, depth + 1)))
+        node.end = node.mark if event.end_mark.line != node.mark.line else event.end_mark
+        return node
+
+    def _bound(self, mark: Any, depth: int) -> None:
+        self.count += 1
+        if depth > MAX_DEPTH:
+            raise self.fail("RC004", f"nested more than {MAX_DEPTH} levels deep", mark)
+        if self.count > self.max_values:
+            raise self.fail(
+                "RC004",
+                f"more than {self.max_values:,} values",
+                mark,
+                why="aliases are counted each time they are used",
+            )
+
+    # -- nodes to data -----------------------------------------------------------------------------------
+
+    def build(self, node: _Node, path: Path) -> Any:
+        self._bound(node.mark, len(path))
+        self.positions.values[path] = self._value_span(node)
+        if node.is_mapping:
+            return self._mapping(node, path)
+        if node.is_list:
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        if not node.plain:
+            return node.value
+        self.positions.texts[path] = node.value
+        return _plain_value(node.value)
+
+    def _value_span(self, node: _Node) -> Span:
+        if isinstance(node.value, str) and not node.plain:  # inside the quotes, where that is one line
+            span = self.span(node.mark, node.end)
+            inner = span.part(1, len(node.value))
+            if span.excerpt[span.column : span.column + len(node.value)] == node.value:
+                return inner
+            return span
+        return self.span(node.mark, node.end)
+
+    def _mapping(self, node: _Node, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        merges: list[_Node] = []
+        for key, value in node.value:
+            if not isinstance(key.value, str):
+                self.findings.append(
+                    Finding(
+                        code="RC005",
+                        what="a key must be text, not a list or a mapping",
+                        where=self.span(key.mark),
+                    )
+                )
+                continue
+            name = key.value
+            if name == "<<" and key.plain:
+                merges += value.value if value.is_list else [value]
+                continue
+            here = (*path, name)
+            if name in data:
+                first = self.positions.keys[here]
+                self.findings.append(
+                    Finding(
+                        code="RC003",
+                        what=f"the key {name!r} is written twice",
+                        why=f"it is first written on line {first.line}; YAML would silently keep the last",
+                        remedy="keep one of them",
+                        path=here,
+                        where=self.span(key.mark, key.end),
+                    )
+                )
+                continue
+            self.positions.keys[here] = self.span(key.mark, key.end)
+            data[name] = self.build(value, here)
+        for merged in merges:
+            if not merged.is_mapping:
+                raise self.fail("RC002", "<< can only merge mappings", merged.mark)
+            for name, value in self._merged(merged, path).items():
+                data.setdefault(name, value)
+        return data
+
+    def _merged(self, node: _Node, path: Path) -> dict[str, Any]:
+        """The merged mapping's data; its positions count only for keys not written here."""
+        outer = self.positions
+        self.positions = Positions()
+        data = self._mapping(node, path)
+        inner = self.positions
+        for where, span in inner.keys.items():
+            outer.keys.setdefault(where, span)
+        for where, span in inner.values.items():
+            outer.values.setdefault(where, span)
+        for where, text in inner.texts.items():
+            outer.texts.setdefault(where, text)
+        self.positions = outer
+        return data
+
+
+def _plain_value(text: str) -> Any:
+    if text in _NULL:
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+def read_yaml(text: str, source: str, max_values: int = MAX_VALUES) -> tuple[Any, Positions, list[Finding]]:
+    """The data of one document, where everything in it was written, and what is wrong with it."""
+    reader = _Reader(text, source, max_values)
+    root = reader.compose()
+    if root is None:
+        return None, reader.positions, []
+    reader.count = 0
+    data = reader.build(root, ())
+    return data, reader.positions, reader.findings

@@ -1,0 +1,255 @@
+"""The one error tree, and the findings it carries.
+
+A finding is data: what is wrong, where, why, and what to do. `render` turns findings into text; nothing
+else in roost words an error. Errors carry findings as their arguments, so they survive pickling.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Path = tuple[str | int, ...]
+Severity = Literal["error", "warning"]
+Kind = Literal["config", "fit", "advice", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a stable code stands for. `fit` problems depend on the cluster, `config` problems do not."""
+
+    title: str
+    kind: Kind = "config"
+
+    @property
+    def severity(self) -> Severity:
+        return "warning" if self.kind == "advice" else "error"
+
+
+CODES: dict[str, Code] = {
+    # RC0xx: reading a file
+    "RC001": Code("the file cannot be read"),
+    "RC002": Code("the YAML is malformed"),
+    "RC003": Code("a key is written twice"),
+    "RC004": Code("the file is too large, too deep, or expands too far"),
+    "RC005": Code("a YAML feature roost refuses"),
+    "RC006": Code("an interpolation cannot be resolved"),
+    "RC007": Code("a malformed override"),
+    # RC1xx: the schema
+    "RC101": Code("an unknown key"),
+    "RC102": Code("a required key is missing"),
+    "RC103": Code("a value of the wrong type"),
+    "RC104": Code("a value out of its range"),
+    "RC105": Code("a name that is not allowed"),
+    "RC106": Code("a component is placed twice"),
+    # RL1xx: the rank language
+    "RL101": Code("a placement that cannot be parsed"),
+    "RL102": Code("a range written backwards"),
+    "RL103": Code("resource ranks that do not ascend"),
+    "RL104": Code("process ranks that are not 0..N-1 in order"),
+    "RL105": Code("`all` where ranks are needed"),
+    "RL106": Code("an absurd rank or count"),
+    # RI1xx: nodes and node groups
+    "RI101": Code("a malformed inventory"),
+    "RI102": Code("a reserved or repeated node group label"),
+    "RI103": Code("an unknown node group"),
+    "RI104": Code("a node that does not exist", "fit"),
+    "RI105": Code("a node outside its group"),
+    "RI106": Code("an environment variable set twice on one node"),
+    "RI107": Code("a hardware entry that does not fit its type"),
+    "RI108": Code("fewer nodes than the job asks for", "fit"),
+    "RI109": Code("a node rank listed twice"),
+    # RP1xx: placing
+    "RP101": Code("resource ranks that do not exist", "fit"),
+    "RP102": Code("a process that would span nodes", "fit"),
+    "RP103": Code("counts that do not divide", "fit"),
+    "RP104": Code("nothing to place on", "fit"),
+    "RP105": Code("a malformed strategy"),
+    "RP106": Code("an unknown component"),
+    "RP107": Code("one device counted twice through two groups", "fit"),
+    "RP108": Code("a number YAML may have rewritten", "fit"),
+    "RP109": Code("hardware and bare nodes mixed in one process", "fit"),
+    # RM1xx: model-parallel placement
+    "RM101": Code("a component the model-parallel placement needs or does not know"),
+    "RM102": Code("accelerators that are not consecutive", "fit"),
+    "RM103": Code("actor and rollout overlap in part", "fit"),
+    "RM104": Code("parallel sizes that do not fit"),
+    "RM105": Code("inference where it cannot be"),
+    # RS1xx: saved plans
+    "RS101": Code("a saved plan that cannot be used"),
+    # RW1xx: advice of the plan
+    "RW101": Code("processes split unevenly over nodes", "advice"),
+    "RW102": Code("accelerators left idle", "advice"),
+    "RW103": Code("a component on more than one accelerator model", "advice"),
+    "RW104": Code("more processes than CPUs on a node", "advice"),
+    "RW105": Code("nodes the job does not ask for", "advice"),
+    "RW106": Code("a key of the older system that does nothing here", "advice"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of one line of a source, counted from 1."""
+
+    source: str
+    line: int
+    column: int
+    length: int
+    excerpt: str
+
+    def part(self, start: int, length: int) -> Span:
+        return Span(
+            source=self.source,
+            line=self.line,
+            column=self.column + start,
+            length=max(1, length),
+            excerpt=self.excerpt,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    code: str
+    what: str
+    why: str = ""
+    remedy: str = ""
+    path: Path = ()
+    where: Span | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code].severity
+
+    @property
+    def kind(self) -> Kind:
+        return CODES[self.code].kind
+
+    def to_dict(self) -> dict[str, object]:
+        place = self.where
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "what": self.what,
+            "why": self.why,
+            "remedy": self.remedy,
+            "path": list(self.path),
+            "where": place
+            and {
+                "source": place.source,
+                "line": place.line,
+                "column": place.column,
+                "length": place.length,
+            },
+        }
+
+
+class RoostError(Exception):
+    """The root. `findings` says everything that was found, not only the first thing."""
+
+    def __init__(self, *findings: Finding) -> None:
+        super().__init__(*findings)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.args
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(finding.code for finding in self.findings)
+
+    def __str__(self) -> str:
+        return render(self.findings)
+
+
+class ConfigurationError(RoostError, ValueError, AssertionError):
+    """The job or the inventory is wrong. Programs written for older systems catch the other two bases."""
+
+
+class PlacementError(ConfigurationError):
+    """The job is well formed but cannot be placed like this."""
+
+
+def error_for(findings: Sequence[Finding]) -> ConfigurationError:
+    """One error for everything found: a placement error only if nothing else is wrong."""
+    serious = [finding for finding in findings if finding.severity == "error"]
+    placing = all(finding.code.startswith(("RP", "RM")) for finding in serious)
+    return (PlacementError if placing else ConfigurationError)(*findings)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ "Say what a word that is not known may have meant."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    close = get_close_matches(word[:64], names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
+    return f"{hint}known: {shown}" if names else "there are none"
+
+
+SECRET_NAME = re.compile(
+    r"(?i)(api_?key|access_?key|private_?key|secret|token|passw(or)?d|passphrase|credential|auth)"
+)
+_SECRET_VALUE = re.compile(
+    r"""(?ix) ([\w.-]* (?:key|secret|token|passw(?:or)?d|passphrase|credential|auth) [\w.-]* ["']? \s* [:=] \s*)
+        ("[^"]*" | '[^']*' | [^\s,}\]]+)"""
+)
+
+
+def looks_secret(name: str) -> bool:
+    return bool(SECRET_NAME.search(name)) or name.upper().endswith("_KEY")
+
+
+def _printable(text: str, limit: int = 200) -> str:
+    """One line, no control characters: what a stranger's file holds must not drive the terminal."""
+    shown = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text)
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def _excerpt(place: Span) -> list[str]:
+    line, column, length = place.excerpt, place.column - 1, place.length
+    hidden = _SECRET_VALUE.search(line)
+    while hidden:  # same width, so that carets stay under what they point at
+        start, stop = hidden.span(2)
+        line = line[:start] + "*" * (stop - start) + line[stop:]
+        hidden = _SECRET_VALUE.search(line, stop)
+    if len(line) > 160:  # a window around the caret
+        start = max(0, column - 60)
+        line, column = "..." + line[start : start + 150], column - start + 3
+    line = _printable(line.replace("\t", " "))
+    length = max(1, min(length, len(line) - column))
+    gutter = " " * len(str(place.line))
+    return [f" {gutter} |", f" {place.line} | {line}", f" {gutter} | {' ' * column}{'^' * length}"]
+
+
+def dotted(path: Path) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def render_one(finding: Finding) -> str:
+    lines = [f"{finding.severity}[{finding.code}]: {_printable(finding.what, 600)}"]
+    if finding.where is not None:
+        place = finding.where
+        lines.append(f"  --> {_printable(place.source)}:{place.line}:{place.column}")
+        lines += _excerpt(place) if place.excerpt else []
+    elif finding.path:
+        lines.append(f"  --> {_printable(dotted(finding.path))}")
+    if finding.why:
+        lines.append(f"  = why: {_printable(finding.why, 600)}")
+    if finding.remedy:
+        lines.append(f"  = help: {_printable(finding.remedy, 600)}")
+    return "\n".join(lines)
+
+
+def render(findings: Sequence[Finding], limit: int = 50) -> str:
+    """All findings as text, errors first."""
+    ordered = sorted(findings, key=lambda finding: finding.severity != "error")
+    blocks = [render_one(finding) for finding in ordered[:limit]]
+    if len(ordered) > limit:
+        blocks.append(f"... and {len(ordered) - limit} more")
+    return "\n\n".join(blocks)

@@ -1,0 +1,65 @@
+"""The kinds of accelerator roost knows, each by the variable that limits what a process sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from roost.errors import ConfigurationError, Finding, nearest
+
+
+class AcceleratorType(str, Enum):
+    """Names of the built-in kinds. Registered ones are plain text."""
+
+    NV_GPU = "nvidia_gpu"
+    AMD_GPU = "amd_gpu"
+    ASCEND_NPU = "ascend_npu"
+    INTEL_GPU = "intel_gpu"
+    MUSA_GPU = "musa_gpu"
+    KUNLUN_XPU = "kunlun_xpu"
+    NO_ACCEL = "none"
+
+    __str__ = str.__str__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorKind:
+    name: str
+    visible_variable: str
+    ray_resource: str = "GPU"
+
+
+_KINDS: dict[str, AcceleratorKind] = {}
+
+
+def register_accelerator(name: str, *, visible_variable: str, ray_resource: str = "GPU") -> AcceleratorKind:
+    """Make a further kind of accelerator known."""
+    kind = AcceleratorKind(name=name, visible_variable=visible_variable, ray_resource=ray_resource)
+    if _KINDS.get(name, kind) != kind:
+        raise ConfigurationError(
+            Finding(code="RI101", what=f"accelerator {name!r} is already registered differently")
+        )
+    _KINDS[name] = kind
+    return kind
+
+
+def accelerator_kind(name: str) -> AcceleratorKind:
+    if name not in _KINDS:
+        raise ConfigurationError(
+            Finding(
+                code="RI101",
+                what=f"unknown accelerator type {name!r}",
+                remedy=f"{nearest(name, _KINDS)}; or register it with roost.register_accelerator",
+            )
+        )
+    return _KINDS[name]
+
+
+register_accelerator(AcceleratorType.NV_GPU.value, visible_variable="CUDA_VISIBLE_DEVICES")
+register_accelerator(AcceleratorType.AMD_GPU.value, visible_variable="HIP_VISIBLE_DEVICES")
+register_accelerator(
+    AcceleratorType.ASCEND_NPU.value, visible_variable="ASCEND_RT_VISIBLE_DEVICES", ray_resource="NPU"
+)
+register_accelerator(AcceleratorType.INTEL_GPU.value, visible_variable="ONEAPI_DEVICE_SELECTOR")
+register_accelerator(AcceleratorType.MUSA_GPU.value, visible_variable="MUSA_VISIBLE_DEVICES")
+register_accelerator(AcceleratorType.KUNLUN_XPU.value, visible_variable="XPU_VISIBLE_DEVICES")

@@ -1,0 +1,138 @@
+"""The inventory: every node of a cluster, and the groups a job names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from roost.config.document import Document
+from roost.config.job import RESERVED_LABELS, split_labels
+from roost.errors import ConfigurationError, Finding, error_for, nearest
+from roost.inventory.groups import NodeEnvironment, NodeGroup, build_groups
+from roost.inventory.nodes import Node
+from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    nodes: tuple[Node, ...]
+    groups: Mapping[str, NodeGroup] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Inventory:
+        """`4x8`, or a mixed `2x8:A800,1x4:4090,2x0`."""
+        from roost.inventory.reading import parse_shape
+
+        return cls(nodes=parse_shape(text))
+
+    @classmethod
+    def uniform(cls, num_nodes: int, accelerators: int, **more: Any) -> Inventory:
+        """`num_nodes` nodes of `accelerators` each; `type`, `model`, `memory_gib` and `cpus` may follow."""
+        from roost.inventory.reading import uniform_nodes
+
+        return cls(nodes=uniform_nodes(num_nodes, accelerators, **more))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Inventory:
+        from roost.inventory.reading import read_nodes
+
+        return cls(nodes=read_nodes(Document(dict(data), "<inventory>")))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Inventory:
+        from roost.inventory.reading import read_inventory_file
+
+        return cls(nodes=read_inventory_file(FilePath(path)))
+
+    def grouped(self, node_groups: Sequence[Any] | None) -> Inventory:
+        """A new inventory with these node groups, given as in a config."""
+        from roost.config.schema import ClusterConfig, validate
+
+        document = Document({"cluster": {"node_groups": list(node_groups or ())}})
+        config, findings = validate(ClusterConfig, document.data["cluster"], document, ("cluster",))
+        if config is not None:
+            inventory, more = self.with_groups(config.node_groups or (), document)
+            findings += more
+        if findings or config is None:
+            raise error_for(findings)
+        return inventory
+
+    def with_groups(self, configs: Sequence[Any], document: Document) -> tuple[Inventory, list[Finding]]:
+        groups, findings = build_groups(configs, len(self.nodes), document, ("cluster", "node_groups"))
+        return replace(self, groups=groups), findings
+
+    def limited(self, num_nodes: int) -> Inventory:
+        return self if num_nodes >= len(self.nodes) else replace(self, nodes=self.nodes[:num_nodes])
+
+    def resources(self, labels: Any = None) -> Resources:
+        """What resource ranks count through these groups, in the order written."""
+        names = self._known(labels)
+        # A bare group among them makes all of them bare: ranks count one kind of thing or nodes.
+        bare = any(self._counts_nodes(name) for name in names)
+        return Resources.of(names, [part for name in names for part in self._parts(name, bare)], bare)
+
+    def nodes_as_resources(self, labels: Any = None) -> Resources:
+        """The nodes of these groups, whatever is in them."""
+        names = self._known(labels)
+        return Resources.of(names, [part for name in names for part in self._parts(name, True)], True)
+
+    def _known(self, labels: Any) -> tuple[str, ...]:
+        names = split_labels(labels) or ("cluster",)
+        for name in names:
+            if name not in self.groups and name not in RESERVED_LABELS:
+                raise ConfigurationError(
+                    Finding(
+                        code="RI103",
+                        what=f"unknown node group {name!r}",
+                        remedy=nearest(name, [*self.groups, *RESERVED_LABELS]),
+                    )
+                )
+        return names
+
+    def _members(self, label: str) -> Sequence[Node]:
+        if label in RESERVED_LABELS:
+            return self.nodes
+        return [self.nodes[rank] for rank in self.groups[label].node_ranks]
+
+    def _counts_nodes(self, label: str) -> bool:
+        group = self.groups.get(label)
+        if label == "node" or (group is not None and group.ignore_hardware):
+            return True
+        if group is not None and group.hardware_type is not None:
+            return False
+        return not any(node.accelerators.count for node in self._members(label))
+
+    def _parts(self, label: str, bare: bool) -> list[tuple[Node, str, str, int]]:
+        members = self._members(label)
+        if bare:
+            return [(node, label, BARE_NODE, 1) for node in members]
+        group = self.groups.get(label)
+        if group is not None and group.hardware_type is not None:
+            counts: dict[int, int] = {}
+            for unit in group.hardware:
+                counts[unit.node_rank] = counts.get(unit.node_rank, 0) + 1
+            return [(node, label, group.hardware_type, counts.get(node.rank, 0)) for node in members]
+        return [(node, label, ACCELERATOR, node.accelerators.count) for node in members]
+
+    def environment(self, label: str, node_rank: int) -> NodeEnvironment:
+        """Variables and interpreter for a process placed on this node through this group."""
+        group = self.groups.get(label)
+        variables: dict[str, str | None] = {}
+        interpreter = None
+        for setting in group.environments if group else ():
+            if node_rank in setting.node_ranks:
+                variables.update(setting.env_vars)
+                interpreter = setting.python_interpreter_path or interpreter
+        return NodeEnvironment(
+            node_ranks=(node_rank,), env_vars=tuple(variables.items()), python_interpreter_path=interpreter
+        )
+
+    @property
+    def num_accelerators(self) -> int:
+        return sum(node.accelerators.count for node in self.nodes)
+
+    def __str__(self) -> str:
+        return f"{len(self.nodes)} nodes, {self.num_accelerators} accelerators"

@@ -1,0 +1,147 @@
+"""Inventories from text, files and dicts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from roost.config.document import Document, parse
+from roost.config.schema import Count, Rank, Section, Text, validate
+from roost.errors import ConfigurationError, Finding, error_for
+from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
+
+MAX_NODES = 200_000
+MAX_FILE_BYTES = 32 << 20
+_SHAPE = re.compile(r"\s*([0-9]{1,7})\s*[xX]\s*([0-9]{1,4})\s*(?::\s*([\w. -]{1,40}?)\s*)?", re.ASCII)
+
+
+class AcceleratorEntry(Section):
+    count: Annotated[Rank, Field(le=4096)]
+    type: str = "nvidia_gpu"
+    model: Text = ""
+    memory_gib: Annotated[float, Field(gt=0)] | None = None
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _form(value: Any) -> str:
+    return "map" if isinstance(value, dict) else "one"
+
+
+class NodeEntry(Section):
+    ip: Text = ""
+    hostname: Text = ""
+    cpus: Count | None = None
+    accelerators: Annotated[
+        Annotated[Annotated[Rank, Field(le=4096)], Tag("one")] | Annotated[AcceleratorEntry, Tag("map")],
+        Discriminator(_form),
+    ] = 0
+
+
+class InventoryFile(Section):
+    format_version: int = 1
+    nodes: list[NodeEntry]
+
+
+def parse_shape(text: str) -> tuple[Node, ...]:
+    nodes: list[Node] = []
+    for piece in text.split(","):
+        match = _SHAPE.fullmatch(piece)
+        if match is None:
+            raise ConfigurationError(
+                Finding(
+                    code="RI101",
+                    what=f"{text[:80]!r} does not describe a cluster",
+                    remedy="write NODESxACCELERATORS, such as 4x8, or several: 2x8:A800,1x4:4090,2x0",
+                )
+            )
+        count, accelerators, model = int(match[1]), int(match[2]), match[3] or ""
+        nodes += uniform_nodes(count, accelerators, model=model, first=len(nodes))
+    return tuple(nodes)
+
+
+def uniform_nodes(
+    num_nodes: int,
+    accelerators: int,
+    *,
+    type: str = "nvidia_gpu",
+    model: str = "",
+    memory_gib: float | None = None,
+    cpus: int | None = None,
+    first: int = 0,
+) -> tuple[Node, ...]:
+    if num_nodes < 1 or accelerators < 0 or first + num_nodes > MAX_NODES:
+        raise ConfigurationError(
+            Finding(
+                code="RI101",
+                what=f"a cluster of {first + num_nodes:,} nodes of {accelerators:,}",
+                remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 or more accelerators each",
+            )
+        )
+    held = (
+        NO_ACCELERATORS
+        if accelerators == 0
+        else Accelerators(count=accelerators, type=type, model=model, memory_gib=memory_gib)
+    )
+    return tuple(Node(rank=rank, cpus=cpus, accelerators=held) for rank in range(first, first + num_nodes))
+
+
+def read_nodes(document: Document) -> tuple[Node, ...]:
+    entries, findings = validate(InventoryFile, document.data, document, ())
+    if entries is None:
+        raise error_for(findings)
+    if not 1 <= len(entries.nodes) <= MAX_NODES:
+        raise ConfigurationError(
+            document.finding(
+                "RI101",
+                f"an inventory of {len(entries.nodes)} nodes",
+                ("nodes",),
+                remedy=f"list between 1 and {MAX_NODES:,} nodes",
+            )
+        )
+    return tuple(_node(rank, entry) for rank, entry in enumerate(entries.nodes))
+
+
+def _node(rank: int, entry: NodeEntry) -> Node:
+    given = entry.accelerators
+    if isinstance(given, int):
+        held = Accelerators(count=given) if given else NO_ACCELERATORS
+    else:
+        held = (
+            Accelerators(count=given.count, type=given.type, model=given.model, memory_gib=given.memory_gib)
+            if given.count
+            else NO_ACCELERATORS
+        )
+    return Node(rank=rank, ip=entry.ip, hostname=entry.hostname, cpus=entry.cpus, accelerators=held)
+
+
+def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
+    """JSON by its extension, otherwise YAML with positions."""
+    from roost.config.document import read_file
+
+    if path.suffix != ".json":
+        return read_nodes(read_file(path, MAX_FILE_BYTES, 20 * MAX_NODES))
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(
+                Finding(code="RC004", what=f"{path}: larger than {MAX_FILE_BYTES:,} bytes")
+            )
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(
+            Finding(code="RC001", what=f"{path}: cannot be read", why=str(error)[:200])
+        ) from None
+    if not isinstance(data, dict):
+        raise ConfigurationError(
+            Finding(code="RI101", what=f"{path}: an inventory is a mapping with `nodes`")
+        )
+    return read_nodes(Document(data, str(path)))
+
+
+__all__ = ["parse", "parse_shape", "read_inventory_file", "read_nodes", "uniform_nodes"]

@@ -1,0 +1,68 @@
+"""Resource ranks: the numbering of what a component is placed on.
+
+A rank is looked up by bisection over the slots' first ranks, never by a scan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from roost.inventory.nodes import Node
+
+BARE_NODE = "node"
+ACCELERATOR = "accelerator"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The resources one node brings in through one group."""
+
+    node: Node
+    group: str
+    kind: str  # ACCELERATOR, BARE_NODE, or a hardware type
+    first: int  # resource rank of its first resource
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Everything the chosen groups offer, in rank order."""
+
+    labels: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    firsts: tuple[int, ...]
+    total: int
+    bare: bool  # ranks count nodes
+
+    @classmethod
+    def of(cls, labels: tuple[str, ...], parts: list[tuple[Node, str, str, int]], bare: bool) -> Resources:
+        slots, first = [], 0
+        for node, group, kind, count in parts:
+            if count:
+                slots.append(Slot(node, group, kind, first, count))
+                first += count
+        return cls(labels, tuple(slots), tuple(slot.first for slot in slots), first, bare)
+
+    def slot_of(self, rank: int) -> Slot:
+        """The slot that holds a rank in 0..total-1."""
+        return self.slots[bisect_right(self.firsts, rank) - 1]
+
+    @property
+    def noun(self) -> str:
+        kinds = {slot.kind for slot in self.slots}
+        if self.bare:
+            return "node"
+        return kinds.pop() if len(kinds) == 1 else "resource"
+
+    @property
+    def place(self) -> str:
+        if self.labels in ((), ("cluster",)):
+            return "the cluster"
+        return ("group " if len(self.labels) == 1 else "groups ") + ", ".join(self.labels)
+
+    def __str__(self) -> str:
+        if not self.total:
+            return f"{self.place} has none"
+        ranks = f"0-{self.total - 1}" if self.total > 1 else "0"
+        return f"{self.place} has {self.total} {self.noun}{'s' * (self.total > 1)} ({ranks})"

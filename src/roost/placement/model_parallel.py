@@ -1,0 +1,254 @@
+"""Actor and rollout that hold model shards: on the same accelerators, or on separate ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from roost.config.job import ComponentRule
+from roost.config.ranks import Ranks
+from roost.errors import RoostError, nearest
+from roost.placement.component import ComponentPlacement, PlacementMode
+from roost.placement.spread import spread
+from roost.placement.strategies import PackedPlacementStrategy
+
+INFERENCE_NAMES = ("inference", "actor_inference")
+KNOWN = ("actor", "rollout", "reward", *INFERENCE_NAMES, "critic", "critic_inference")
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSizes:
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.tp * self.pp * self.cp
+
+    def __str__(self) -> str:
+        context = f" x CP {self.cp}" if self.cp > 1 else ""
+        return f"TP {self.tp} x PP {self.pp}{context}"
+
+
+class ModelParallelComponentPlacement(ComponentPlacement):
+    """Components each on consecutive accelerators, with the parallel sizes of their models."""
+
+    def _compile(self) -> None:
+        self._mode: PlacementMode | None = None
+        self._held: dict[str, tuple[Ranks, frozenset[tuple[int, int]]]] = {}
+        for name in self.job.rules:
+            if name not in KNOWN:
+                self._complain(
+                    "RM101",
+                    f"model-parallel placement does not know {name!r}",
+                    name,
+                    remedy=nearest(name, KNOWN),
+                )
+        for name in ("actor", "rollout"):
+            if name not in self.job.rules and not self.findings:
+                self._complain("RM101", f"model-parallel placement needs {name!r}", name)
+        for name, rule in self.job.rules.items():
+            if name in KNOWN:
+                self._consecutive(rule)
+        if "actor" not in self._held or "rollout" not in self._held:
+            return
+        self._sizes = {name: self._read_sizes(name) for name in self._held}
+        self._choose_mode()
+        self._check_inference()
+        if any(finding.severity == "error" for finding in self.findings):
+            return
+        for name in self._held:
+            self._lay_out(name)
+
+    def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
+        rule = self.job.rules.get(name)
+        path = rule.path if rule else ("cluster", "component_placement")
+        self.findings.append(self.job.document.finding(code, what, path, why=why, remedy=remedy))
+
+    def _consecutive(self, rule: ComponentRule) -> None:
+        if rule.path[:3] in {finding.path[:3] for finding in self.findings if finding.severity == "error"}:
+            return None
+        try:
+            resources = self._resources(rule)
+        except RoostError as error:
+            return self._blame(rule, error)
+        if resources is None:
+            return None
+        if resources.bare:
+            return self._complain(
+                "RP104",
+                f"{rule.name}: {resources.place} has no accelerators",
+                rule.name,
+                why="model-parallel components hold accelerators",
+            )
+        shares = spread(rule, resources, self.job.document)
+        self.findings += shares.findings
+        ranks = shares.ranks
+        if not ranks or any(finding.severity == "error" for finding in shares.findings):
+            return None
+        if ranks[-1] - ranks[0] + 1 != len(ranks):
+            return self._complain(
+                "RM102",
+                f"{rule.name}: accelerators {rule.spec} are not consecutive",
+                rule.name,
+                remedy=f"use one range, such as {ranks[0]}-{ranks[0] + len(ranks) - 1}",
+            )
+        devices = frozenset(
+            (slot.node.rank, rank - slot.first) for rank in ranks for slot in (resources.slot_of(rank),)
+        )
+        self._held[rule.name] = (Ranks(ranks[0], ranks[-1]), devices)
+
+    # -- sizes ---------------------------------------------------------------------------------------
+
+    def _size(self, *path: str) -> int | None:
+        value: Any = self.job.document.data
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if value is None:
+            return None
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = int(value[:9])
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            self.findings.append(
+                self.job.document.finding(
+                    "RM104",
+                    f"{'.'.join(path)} must be a whole number of at least 1, not {value!r}"[:200],
+                    path,
+                )
+            )
+            return 1
+        return value
+
+    def _read_sizes(self, name: str) -> ParallelSizes:
+        if name == "rollout":
+            return ParallelSizes(
+                self._size("rollout", "tensor_parallel_size") or 1,
+                self._size("rollout", "pipeline_parallel_size") or 1,
+            )
+        section = "inference" if name in INFERENCE_NAMES else name
+        model = ParallelSizes(
+            self._size(section, "model", "tensor_model_parallel_size") or 1,
+            self._size(section, "model", "pipeline_model_parallel_size") or 1,
+            self._size(section, "model", "context_parallel_size") or 1,
+        )
+        if section == "inference" and not isinstance(self.job.document.data.get("inference"), dict):
+            actor = self._read_sizes("actor")
+            return ParallelSizes(actor.tp, actor.pp)
+        if section == "critic_inference":
+            return self._read_sizes("critic")
+        return ParallelSizes() if section == "reward" else model
+
+    def _choose_mode(self) -> None:
+        actor, rollout = self._held["actor"], self._held["rollout"]
+        if actor[1] == rollout[1]:
+            self._mode = PlacementMode.COLLOCATED
+        elif not actor[1] & rollout[1]:
+            self._mode = PlacementMode.DISAGGREGATED
+        else:
+            common = sorted(actor[1] & rollout[1])
+            shown = ", ".join(f"node {node} accelerator {device}" for node, device in common[:4])
+            more = f" and {len(common) - 4} more" if len(common) > 4 else ""
+            self._complain(
+                "RM103",
+                f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part: {shown}{more}",
+                "rollout",
+                why="they hold either the same accelerators or none in common",
+                remedy=f"give rollout {actor[0]}, or ranks from {actor[0].last + 1} on",
+            )
+
+    def _check_inference(self) -> None:
+        placed = [name for name in INFERENCE_NAMES if name in self._held]
+        if not placed:
+            return
+        if len(placed) > 1:
+            self._complain(
+                "RM105",
+                "both inference and actor_inference are placed",
+                placed[1],
+                why="they are two names of one component",
+                remedy="keep one",
+            )
+        if self._mode is PlacementMode.COLLOCATED:
+            self._complain(
+                "RM105",
+                f"{placed[0]} cannot be placed when actor and rollout are collocated",
+                placed[0],
+                remedy="remove it, or separate actor and rollout",
+            )
+        algorithm = self.job.document.data.get("algorithm")
+        if not (isinstance(algorithm, dict) and algorithm.get("recompute_logprobs")):
+            self._complain(
+                "RM105",
+                f"{placed[0]} is placed but algorithm.recompute_logprobs is not on",
+                placed[0],
+                why="only recomputing log-probabilities uses it",
+                remedy="set algorithm.recompute_logprobs: true, or remove it",
+            )
+
+    def _lay_out(self, name: str) -> None:
+        held, sizes, rule = self._held[name][0], self._sizes[name], self.job.rules[name]
+        world = len(held)
+        if sizes.width > world or world % sizes.width:
+            reason = "are more than" if sizes.width > world else "do not divide"
+            return self._complain(
+                "RM104",
+                f"{name}: {sizes} = {sizes.width} {reason} its {world} accelerators",
+                name,
+                remedy=f"use a multiple of {sizes.width} accelerators, or smaller sizes",
+            )
+        width, stride = 1, 1
+        if name == "rollout":
+            if self._mode is PlacementMode.DISAGGREGATED:
+                width = sizes.tp * sizes.pp
+            else:
+                width, actor_tp = sizes.tp, self._sizes["actor"].tp
+                if actor_tp > width:
+                    if actor_tp % width:
+                        return self._complain(
+                            "RM104",
+                            f"actor's TP {actor_tp} is not a multiple of rollout's TP {width}",
+                            name,
+                            why="collocated shards must meet on one accelerator",
+                        )
+                    stride = actor_tp // width
+        try:
+            strategy = PackedPlacementStrategy(held.first, held.last, width, stride, rule.labels or None)
+        except RoostError as error:
+            return self._blame(rule, error)
+        self._place(rule, strategy, list(held))
+
+    # -- what programs ask for -----------------------------------------------------------------------
+
+    @property
+    def placement_mode(self) -> PlacementMode:
+        assert self._mode is not None
+        return self._mode
+
+    @property
+    def is_collocated(self) -> bool:
+        return self._mode is PlacementMode.COLLOCATED
+
+    @property
+    def is_disaggregated(self) -> bool:
+        return self._mode is PlacementMode.DISAGGREGATED
+
+    @property
+    def has_dedicated_inference(self) -> bool:
+        return any(name in self._held for name in INFERENCE_NAMES)
+
+    def __getattr__(self, attribute: str) -> int | None:
+        """`actor_tp_size`, `rollout_dp_size`, `critic_world_size` and the like; None where nothing is placed."""
+        for suffix in ("_tp_size", "_pp_size", "_cp_size", "_dp_size", "_world_size"):
+            name = attribute.removesuffix(suffix)
+            if name != attribute and name in KNOWN:
+                return self._measure(name, suffix[1:3])
+        raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
+
+    def _measure(self, name: str, what: str) -> int | None:
+        if name in INFERENCE_NAMES:
+            name = next((placed for placed in INFERENCE_NAMES if placed in self._held), name)
+        if name not in self._held:
+            return None
+        sizes, world = self._sizes[name], len(self._held[name][0])
+        return {"tp": sizes.tp, "pp": sizes.pp, "cp": sizes.cp, "dp": world // sizes.width, "wo": world}[what]

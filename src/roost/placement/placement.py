@@ -1,0 +1,118 @@
+"""Where one process sits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from roost.inventory.resources import ACCELERATOR, Slot
+
+Assignment = tuple[
+    Slot, tuple[int, ...]
+]  # the slot a process is on, and its resources counted inside the slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    rank: int
+    cluster_node_rank: int
+    placement_node_rank: int  # index among the nodes this component uses, by first appearance
+    local_accelerator_rank: int
+    accelerator_type: str
+    local_rank: int
+    local_world_size: int
+    visible: tuple[str, ...]
+    isolate_accelerator: bool
+    hardware: tuple[int, ...]
+    node_group_label: str
+
+    @property
+    def visible_accelerators(self) -> list[str]:
+        return list(self.visible)
+
+    @property
+    def local_hardware_ranks(self) -> list[int]:
+        return list(self.hardware)
+
+    # What older programs call the same things.
+
+    @property
+    def node_id(self) -> int:
+        return self.cluster_node_rank
+
+    @property
+    def node_rank(self) -> int:
+        return self.placement_node_rank
+
+    @property
+    def local_gpu_id(self) -> int:
+        return self.local_accelerator_rank
+
+    @property
+    def cuda_visible_devices(self) -> list[str]:
+        return self.visible_accelerators
+
+    @property
+    def isolate_gpu(self) -> bool:
+        return self.isolate_accelerator
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "rank": self.rank,
+            "cluster_node_rank": self.cluster_node_rank,
+            "placement_node_rank": self.placement_node_rank,
+            "local_accelerator_rank": self.local_accelerator_rank,
+            "accelerator_type": self.accelerator_type,
+            "local_rank": self.local_rank,
+            "local_world_size": self.local_world_size,
+            "visible_accelerators": list(self.visible),
+            "isolate_accelerator": self.isolate_accelerator,
+            "local_hardware_ranks": list(self.hardware),
+            "node_group_label": self.node_group_label,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Placement:
+        fields = dict(data)
+        visible = tuple(map(str, fields.pop("visible_accelerators")))
+        hardware = tuple(map(int, fields.pop("local_hardware_ranks")))
+        return cls(visible=visible, hardware=hardware, **fields)
+
+
+@lru_cache(maxsize=4096)
+def _names(ranks: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(map(str, ranks))
+
+
+def make_placements(assignments: Sequence[Assignment], isolate_accelerator: bool) -> list[Placement]:
+    """Placements of one component's processes, in rank order, one pass over them."""
+    on_node: dict[int, int] = {}
+    for slot, _ in assignments:
+        on_node[slot.node.rank] = on_node.get(slot.node.rank, 0) + 1
+    node_index = {node_rank: index for index, node_rank in enumerate(on_node)}
+    seen = dict.fromkeys(on_node, 0)
+    placements = []
+    for rank, (slot, local) in enumerate(assignments):
+        node_rank, accelerators = slot.node.rank, slot.node.accelerators
+        assigned = local if slot.kind == ACCELERATOR else ()
+        visible = assigned if assigned and isolate_accelerator else tuple(range(accelerators.count))
+        first = assigned[0] if assigned else visible[0] if visible else -1
+        placements.append(
+            Placement(
+                rank=rank,
+                cluster_node_rank=node_rank,
+                placement_node_rank=node_index[node_rank],
+                local_accelerator_rank=first,
+                accelerator_type=accelerators.type,
+                local_rank=seen[node_rank],
+                local_world_size=on_node[node_rank],
+                visible=_names(visible),
+                isolate_accelerator=isolate_accelerator,
+                hardware=local,
+                node_group_label=slot.group,
+            )
+        )
+        seen[node_rank] += 1
+    return placements

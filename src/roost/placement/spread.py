@@ -1,0 +1,168 @@
+"""From a rank spec to the resource ranks of every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from roost.config.document import Document
+from roost.config.job import ComponentRule
+from roost.config.ranks import Ranks, Segment
+from roost.errors import Finding
+from roost.inventory.resources import Resources
+
+MAX_PROCESSES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The ranks each process holds, in process order. On bare nodes each holds one node."""
+
+    processes: list[range]
+    findings: list[Finding]
+
+    @property
+    def ranks(self) -> list[int]:
+        return sorted({rank for held in self.processes for rank in held})
+
+
+def spread(rule: ComponentRule, resources: Resources, document: Document) -> Spread:
+    """Spread a component's processes over its resources; what cannot be is a finding."""
+    processes: list[range] = []
+    findings: list[Finding] = []
+    if not resources.total:
+        findings.append(
+            document.finding(
+                "RP104",
+                f"{rule.name}: nothing to place on, {resources.place} has no such resource",
+                rule.path,
+                remedy="check the group's nodes and hardware",
+            )
+        )
+        return Spread(processes, findings)
+    following = 0
+    for segment in rule.spec.segments:
+        held = segment.resources or Ranks(0, resources.total - 1)
+        if held.last >= resources.total:
+            findings.append(_beyond(rule, segment, held, resources, document))
+            continue
+        count = len(held) if segment.processes is None else len(segment.processes)
+        if following + count > MAX_PROCESSES:
+            findings.append(
+                document.finding(
+                    "RL106",
+                    f"{rule.name}: {following + count:,} processes",
+                    rule.path,
+                    remedy=f"at most {MAX_PROCESSES:,}",
+                    part=(segment.start, segment.length),
+                )
+            )
+            break
+        findings += _divide(rule, segment, held, count, resources, document)
+        if not any(finding.severity == "error" for finding in findings):
+            processes += _share_out(held, count)
+        following += count
+    return Spread(processes, findings)
+
+
+def _share_out(held: Ranks, count: int) -> Iterator[range]:
+    """Even shares; where processes do not divide (bare nodes), earlier ones take one more."""
+    size = len(held)
+    if size >= count:
+        width = size // count
+        return (range(first, first + width) for first in range(held.first, held.last + 1, width))
+    each, extra = divmod(count, size)
+    return (
+        range(rank, rank + 1)
+        for index, rank in enumerate(held)
+        for _ in range(each + (1 if index < extra else 0))
+    )
+
+
+def _beyond(
+    rule: ComponentRule, segment: Segment, held: Ranks, resources: Resources, document: Document
+) -> Finding:
+    part = (segment.start, segment.length)
+    span = document.value_span(rule.path)
+    written = None if span is None else span.excerpt
+    if written is None and len(rule.spec.segments) == 1 and len(held) == 1 and segment.processes is None:
+        sixty, rest = divmod(held.first, 60)
+        if sixty:
+            return document.finding(
+                "RP108",
+                f"{rule.name}: resource {held.first} does not exist",
+                rule.path,
+                why=f"{resources}; if {sixty}:{rest:02d} was written, YAML turned it into {held.first}",
+                remedy=f'quote the placement: "{sixty}:{rest}"',
+            )
+    last = resources.total - 1
+    within = f"use {Ranks(held.first, last)}" if held.first <= last else f"stay within 0-{last}"
+    return document.finding(
+        "RP101",
+        f"{rule.name}: resource {held.last} does not exist",
+        rule.path,
+        why=f"{resources}",
+        remedy=f"{within}, or {'more nodes' if resources.bare else 'a larger cluster'}",
+        part=part,
+    )
+
+
+def _divide(
+    rule: ComponentRule, segment: Segment, held: Ranks, count: int, resources: Resources, document: Document
+) -> list[Finding]:
+    size, part = len(held), (segment.start, segment.length)
+    if resources.bare:
+        if count < size:
+            return [
+                document.finding(
+                    "RP102",
+                    f"{rule.name}: {count} processes on {size} nodes would have to span nodes",
+                    rule.path,
+                    why="a process runs on one node",
+                    remedy=f"use {count} nodes, or at least {size} processes",
+                    part=part,
+                )
+            ]
+        if count % size:
+            return [
+                document.finding(
+                    "RW101",
+                    f"{rule.name}: {count} processes over {size} nodes is uneven",
+                    rule.path,
+                    why=f"{count % size} of the nodes take {count // size + 1}, the rest {count // size}",
+                    remedy=f"{count - count % size} or {count + size - count % size} processes would be even",
+                    part=part,
+                )
+            ]
+        return []
+    if size % count and count % size:
+        first = segment.processes.first if segment.processes else 0
+        return [
+            document.finding(
+                "RP103",
+                f"{rule.name}: {count} processes cannot share {size} {resources.noun}s evenly",
+                rule.path,
+                why="one of the two counts must divide the other",
+                remedy="use " + " or ".join(_suggestions(held, first, count, resources.total)),
+                part=part,
+            )
+        ]
+    return []
+
+
+def _suggestions(held: Ranks, first: int, count: int, total: int) -> list[str]:
+    """The nearest valid process range below and above, and the nearest resource range."""
+    size = len(held)
+
+    def fits(number: int) -> bool:
+        return size % number == 0 or number % size == 0
+
+    lower = next(number for number in range(count - 1, 0, -1) if fits(number))
+    upper = next(number for number in range(count + 1, count + size + 1) if fits(number))
+    found = [f"{held}:{Ranks(first, first + number - 1)}" for number in (lower, upper)]
+    for wider in sorted(range(1, total - held.first + 1), key=lambda other: abs(other - size))[:64]:
+        if wider % count == 0 or count % wider == 0:
+            other = Ranks(held.first, held.first + wider - 1)
+            found.append(f"{other}:{Ranks(first, first + count - 1)}")
+            break
+    return found

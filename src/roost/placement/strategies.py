@@ -1,0 +1,244 @@
+"""Strategies: which resource ranks each process holds, and on which node that is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from roost.errors import Finding, PlacementError
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import Resources
+from roost.placement.placement import Assignment, Placement, make_placements
+
+MAX_PROCESSES = 2_000_000
+_SHOWN = 3  # examples of one mistake worth printing
+
+
+def inventory_of(cluster: Any) -> Inventory:
+    """Strategies take an inventory, or anything that has one, such as a live cluster."""
+    inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
+    if not isinstance(inventory, Inventory):
+        raise TypeError(f"expected a roost Cluster or Inventory, got {type(cluster).__name__}")
+    return inventory
+
+
+def _refuse(code: str, what: str, why: str = "", remedy: str = "") -> PlacementError:
+    return PlacementError(Finding(code=code, what=what, why=why, remedy=remedy))
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise _refuse("RP105", f"{name} must be a whole number of at least {least}, not {value!r}")
+    return value
+
+
+class PlacementStrategy(ABC):
+    """Gives every process of one component its place."""
+
+    node_group: Any = None
+
+    @abstractmethod
+    def assign(self, resources: Resources) -> list[Assignment]:
+        """The slot and local resources of each process, in rank order."""
+
+    def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
+        resources = inventory_of(cluster).resources(self.node_group)
+        return make_placements(self.assign(resources), isolate_accelerator)
+
+
+def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
+    """Each process's ranks, which must exist and lie on one node. All offenders are reported together."""
+    if resources.bare or not resources.total:
+        raise _refuse(
+            "RP104",
+            f"{resources.place} has no hardware to place on",
+            remedy="use NodePlacementStrategy for bare nodes, or a group with accelerators",
+        )
+    assignments: list[Assignment] = []
+    beyond: list[int] = []
+    torn: list[tuple[int, Sequence[int]]] = []
+    slot = resources.slots[0]
+    first, stop = slot.first, slot.first + slot.count
+    for process, ranks in enumerate(processes):
+        low, high = ranks[0], ranks[-1]
+        if not first <= low < stop:  # mostly the next process is on the same node
+            if low < 0 or high >= resources.total:
+                beyond.append(process)
+                continue
+            slot = resources.slot_of(low)
+            first, stop = slot.first, slot.first + slot.count
+        if high < stop:
+            assignments.append(
+                (slot, (low - first,) if low == high else tuple([rank - first for rank in ranks]))
+            )
+        elif high >= resources.total:
+            beyond.append(process)
+        else:
+            torn.append((process, ranks))
+    findings = []
+    if beyond:
+        findings.append(
+            Finding(
+                code="RP101",
+                what=f"{_several(beyond)} would hold resources that do not exist",
+                why=f"{resources}",
+                remedy=f"stay within 0-{resources.total - 1}",
+            )
+        )
+    if torn:
+        findings.append(_torn(resources, torn))
+    if findings:
+        raise PlacementError(*findings)
+    return assignments
+
+
+def _several(processes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, processes[:_SHOWN]))
+    more = f" and {len(processes) - _SHOWN} more" if len(processes) > _SHOWN else ""
+    return ("process " if len(processes) == 1 else "processes ") + shown + more
+
+
+def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]]) -> Finding:
+    process, ranks = torn[0]
+    first, last = resources.slot_of(ranks[0]), resources.slot_of(ranks[-1])
+    held = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
+    if first.node.rank == last.node.rank:
+        return Finding(
+            code="RP109",
+            what=f"process {process} would hold {first.kind} and {last.kind} at once ({held})",
+            why="the resources of a process are all of one hardware type",
+            remedy=f"end at {last.first - 1} or start at {last.first}",
+        )
+    width = len(ranks)
+    others = f" ({_several([number for number, _ in torn])} do)" if len(torn) > 1 else ""
+    fits = [size for size in range(width - 1, 0, -1) if first.count % size == 0 and width % size == 0]
+    remedy = f"start a process at {last.first}"
+    if fits:
+        remedy += f", or use {fits[0]} per process"
+    return Finding(
+        code="RP102",
+        what=f"process {process} would span nodes {first.node.rank} and {last.node.rank} (resources {held}){others}",
+        why=f"node {first.node.rank} holds ranks {first.first}-{first.first + first.count - 1}, "
+        f"and a process runs on one node",
+        remedy=remedy,
+    )
+
+
+class PackedPlacementStrategy(PlacementStrategy):
+    """Processes side by side over a range of ranks, interleaved in blocks when `stride` is above 1."""
+
+    def __init__(
+        self,
+        start_hardware_rank: int,
+        end_hardware_rank: int,
+        num_hardware_per_process: int = 1,
+        stride: int = 1,
+        node_group: Any = None,
+    ) -> None:
+        self.start = _whole("start_hardware_rank", start_hardware_rank, 0)
+        self.end = _whole("end_hardware_rank", end_hardware_rank, 0)
+        self.per_process = _whole("num_hardware_per_process", num_hardware_per_process, 1)
+        self.stride = _whole("stride", stride, 1)
+        self.node_group = node_group
+        if self.end < self.start:
+            raise _refuse(
+                "RP105",
+                f"the range {start_hardware_rank}-{end_hardware_rank} runs backwards",
+                remedy=f"write {end_hardware_rank}-{start_hardware_rank}",
+            )
+        count, block = self.end - self.start + 1, self.stride * self.per_process
+        if count % block:
+            low, high = count // block * block, (count // block + 1) * block
+            ends = [f"{self.start}-{self.start + size - 1}" for size in (low, high) if size]
+            raise _refuse(
+                "RP103",
+                f"{count} resources ({self.start}-{self.end}) do not divide into blocks of {block}",
+                why=f"a block is stride {self.stride} x {self.per_process} per process",
+                remedy=f"use {' or '.join(ends)}",
+            )
+
+    @classmethod
+    def from_master(
+        cls,
+        master_node: int = 0,
+        master_gpu: int = 0,
+        num_nodes: int | None = None,
+        num_processes: int | None = None,
+        num_gpus_per_process: int = 1,
+    ) -> PlacementStrategy:
+        from roost.placement.older import FromMaster
+
+        return FromMaster(master_node, master_gpu, num_nodes, num_processes, num_gpus_per_process)
+
+    def assign(self, resources: Resources) -> list[Assignment]:
+        if self.end >= resources.total and not resources.bare and resources.total:
+            raise _refuse(
+                "RP101",
+                f"the range {self.start}-{self.end} goes beyond what exists",
+                why=f"{resources}",
+                remedy=f"end at {resources.total - 1} or before",
+            )
+        block, stride, width = self.stride * self.per_process, self.stride, self.per_process
+        return hold(
+            resources,
+            (
+                range(base + offset, base + offset + stride * width, stride)[:width]
+                for base in range(self.start, self.end + 1, block)
+                for offset in range(stride)
+            ),
+        )
+
+
+class FlexiblePlacementStrategy(PlacementStrategy):
+    """Explicit ranks for each process; processes may share."""
+
+    def __init__(self, hardware_ranks_list: Sequence[Sequence[int]], node_group_label: Any = None) -> None:
+        self.node_group = node_group_label
+        if not hardware_ranks_list:
+            raise _refuse(
+                "RP105", "hardware_ranks_list is empty", remedy="give one list of ranks for each process"
+            )
+        if len(hardware_ranks_list) > MAX_PROCESSES:
+            raise _refuse(
+                "RP105", f"{len(hardware_ranks_list):,} processes", remedy=f"at most {MAX_PROCESSES:,}"
+            )
+        sorted_lists: list[Sequence[int]] = []
+        for process, ranks in enumerate(hardware_ranks_list):
+            if isinstance(ranks, range) and ranks and ranks.start >= 0 and ranks.step > 0:
+                sorted_lists.append(ranks)  # already whole, distinct and ascending
+                continue
+            if not ranks:
+                raise _refuse("RP105", f"process {process} has no ranks", remedy="give it at least one")
+            for rank in ranks:
+                _whole(f"process {process}'s ranks", rank, 0)
+            if len(set(ranks)) < len(ranks):
+                raise _refuse(
+                    "RP105",
+                    f"process {process} holds a rank twice: {list(ranks)[:20]}",
+                    remedy="name each rank once",
+                )
+            sorted_lists.append(sorted(ranks))
+        self.hardware_ranks_list = sorted(sorted_lists, key=lambda ranks: ranks[0])
+
+    def assign(self, resources: Resources) -> list[Assignment]:
+        return hold(resources, self.hardware_ranks_list)
+
+
+class NodePlacementStrategy(PlacementStrategy):
+    """One process per entry, on nodes; accelerators are neither assigned nor hidden."""
+
+    def __init__(self, node_ranks: Sequence[int], node_group_label: Any = None) -> None:
+        self.node_group = node_group_label
+        if not node_ranks:
+            raise _refuse("RP105", "node_ranks is empty", remedy="name a node for each process")
+        self.node_ranks = sorted(_whole("node_ranks", rank, 0) for rank in node_ranks)
+
+    def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
+        resources = inventory_of(cluster).nodes_as_resources(self.node_group)
+        return make_placements(self.assign(resources), isolate_accelerator)
+
+    def assign(self, resources: Resources) -> list[Assignment]:
+        if self.node_ranks[-1] >= resources.total:
+            raise _refuse("RP101", f"node {self.node_ranks[-1]} does not exist", why=f"{resources}")
+        return [(resources.slots[rank], ()) for rank in self.node_ranks]

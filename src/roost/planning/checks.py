@@ -1,0 +1,103 @@
+"""What a plan should be told about although it can run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from roost.errors import Finding
+from roost.planning.plan import ComponentPlan, Plan
+
+_SHOWN = 4
+
+
+def check(plan: Plan) -> list[Finding]:
+    findings = [*_idle(plan), *_crowded(plan)]
+    for component in plan.components.values():
+        findings += _mixed_models(plan, component)
+    return findings
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0,1,2,5 as `0-2,5`."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return ",".join(runs)
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return "; ".join(items[:_SHOWN]) + more
+
+
+def _idle(plan: Plan) -> list[Finding]:
+    if not plan.idle:
+        return []
+    by_node: dict[int, list[int]] = {}
+    for device in plan.idle:
+        by_node.setdefault(device.node, []).append(device.number)
+    same: dict[str, list[int]] = {}
+    for node, indices in by_node.items():
+        same.setdefault(ranges(indices), []).append(node)
+    where = [f"node{'s' * (len(nodes) > 1)} {ranges(nodes)}: {indices}" for indices, nodes in same.items()]
+    return [
+        Finding(
+            code="RW102",
+            what=f"{len(plan.idle)} of {plan.inventory.num_accelerators} accelerators are idle",
+            why=_listed(where),
+            remedy="place a component there, or ask for fewer nodes",
+        )
+    ]
+
+
+def _crowded(plan: Plan) -> list[Finding]:
+    on_node: Counter[int] = Counter()
+    for component in plan.components.values():
+        on_node.update(place.cluster_node_rank for place in component.members)
+    nodes = plan.inventory.nodes
+    crowded = [
+        f"{nodes[rank]}: {count} processes, {nodes[rank].cpus} CPUs"
+        for rank, count in sorted(on_node.items())
+        if nodes[rank].cpus is not None and count > (nodes[rank].cpus or 0)
+    ]
+    if not crowded:
+        return []
+    return [
+        Finding(
+            code="RW104",
+            what="more processes than CPUs",
+            why=_listed(crowded),
+            remedy="spread them over more nodes, or start fewer",
+        )
+    ]
+
+
+def _mixed_models(plan: Plan, component: ComponentPlan) -> list[Finding]:
+    if len({(node.accelerators.type, node.accelerators.model) for node in plan.inventory.nodes}) < 2:
+        return []
+    models: Counter[str] = Counter()
+    example: dict[str, int] = {}
+    for place in component.members:
+        group = plan.inventory.groups.get(place.node_group_label)
+        if place.hardware and not (group and group.hardware_type):
+            held = plan.inventory.nodes[place.cluster_node_rank].accelerators
+            model = held.model or held.type
+            models[model] += 1
+            example.setdefault(model, place.rank)
+    if len(models) < 2:
+        return []
+    parts = [f"{count} on {model}" for model, count in models.most_common()]
+    rare = models.most_common()[-1][0]
+    alone = f"; rank {example[rare]} is alone on {rare}" if models[rare] == 1 else ""
+    return [
+        Finding(
+            code="RW103",
+            what=f"{component.name}: its processes sit on different accelerators ({', '.join(parts)}){alone}",
+            why="a collective runs at the pace of the slowest",
+            remedy="place it through a group of one model",
+            path=("cluster", "component_placement", component.name),
+        )
+    ]

@@ -1,0 +1,141 @@
+"""The plan as a value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from roost.errors import Finding
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import ACCELERATOR
+from roost.placement.placement import Placement
+
+FORMAT_VERSION = 1
+
+
+class Device(NamedTuple):
+    """One accelerator, or one unit of a group's hardware."""
+
+    node: int
+    kind: str  # ACCELERATOR, or a hardware type
+    group: str  # of hardware; accelerators belong to their node and have none
+    number: int
+
+    def __str__(self) -> str:
+        return f"node {self.node} {self.kind} {self.number}"
+
+
+class Use(NamedTuple):
+    """How many processes of a component sit on a device."""
+
+    component: str
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentPlan:
+    name: str
+    rule: str  # the placement in canonical spelling
+    node_groups: tuple[str, ...]
+    members: tuple[Placement, ...]
+
+    @property
+    def placements(self) -> list[Placement]:
+        return list(self.members)
+
+    @property
+    def world_size(self) -> int:
+        return len(self.members)
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes it uses, by first appearance."""
+        return list(dict.fromkeys(place.cluster_node_rank for place in self.members))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything a launch needs to know, and nothing secret."""
+
+    inventory: Inventory
+    components: Mapping[str, ComponentPlan]
+    findings: tuple[Finding, ...] = field(default=(), compare=True)
+
+    def devices_of(self, placement: Placement) -> Iterator[Device]:
+        group = self.inventory.groups.get(placement.node_group_label)
+        kind = group.hardware_type if group is not None else None
+        label = placement.node_group_label if kind else ""
+        for index in placement.hardware:
+            yield Device(placement.cluster_node_rank, kind or ACCELERATOR, label, index)
+
+    @cached_property
+    def occupancy(self) -> Mapping[Device, tuple[Use, ...]]:
+        """Who sits on each device that is used, in the order of the components."""
+        counts: dict[Device, dict[str, int]] = {}
+        for name, component in self.components.items():
+            for placement in component.members:
+                for device in self.devices_of(placement):
+                    uses = counts.setdefault(device, {})
+                    uses[name] = uses.get(name, 0) + 1
+        return {
+            device: tuple(Use(name, count) for name, count in uses.items()) for device, uses in counts.items()
+        }
+
+    @cached_property
+    def shared(self) -> Mapping[Device, tuple[Use, ...]]:
+        """The devices more than one process sits on."""
+        return {
+            device: uses for device, uses in self.occupancy.items() if len(uses) > 1 or uses[0].processes > 1
+        }
+
+    @cached_property
+    def idle(self) -> tuple[Device, ...]:
+        """Accelerators nobody sits on."""
+        robots = {label for label, group in self.inventory.groups.items() if group.hardware_type}
+        used = {
+            (place.cluster_node_rank, index)
+            for members in {id(part.members): part.members for part in self.components.values()}.values()
+            for place in members
+            if place.node_group_label not in robots
+            for index in place.hardware
+        }
+        return tuple(
+            Device(node.rank, ACCELERATOR, "", index)
+            for node in self.inventory.nodes
+            for index in range(node.accelerators.count)
+            if (node.rank, index) not in used
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for the same decisions on the same nodes, whatever the wording of the job."""
+        decisions = [
+            [[node.rank, node.accelerators.count, node.accelerators.type] for node in self.inventory.nodes],
+            [
+                [
+                    name,
+                    [
+                        [p.cluster_node_rank, p.hardware, p.visible, p.node_group_label]
+                        for p in component.members
+                    ],
+                ]
+                for name, component in self.components.items()
+            ],
+        ]
+        text = json.dumps(decisions, separators=(",", ":"), ensure_ascii=True)
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        from roost.planning.saved import plan_to_dict
+
+        return plan_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        from roost.planning.saved import plan_from_dict
+
+        return plan_from_dict(data)

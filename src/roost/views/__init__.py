@@ -1,0 +1,1 @@
+"""Renderers of a plan. They decide nothing."""
