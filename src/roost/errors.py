@@ -79,6 +79,24 @@ CODES: dict[str, Code] = {
     "RM105": Code("inference where it cannot be"),
     # RS1xx: saved plans
     "RS101": Code("a saved plan that cannot be used"),
+    # RE1xx: the live cluster
+    "RE101": Code("the cluster cannot be reached", "run"),
+    "RE102": Code("an unsupported Ray", "run"),
+    "RE103": Code("a Ray connection that does not fit", "run"),
+    "RE104": Code("nodes that did not join in time", "run"),
+    "RE105": Code("node ranks that contradict each other", "run"),
+    "RE106": Code("no running job, or several", "run"),
+    "RE107": Code("accelerators that cannot be reserved", "fit"),
+    "RE108": Code("a worker that could not start", "run"),
+    "RE109": Code("a worker that is not where it should be", "run"),
+    "RE110": Code("a worker raised an exception", "run"),
+    "RE111": Code("a worker died", "run"),
+    "RE112": Code("a wait that ran out of time", "run"),
+    "RE113": Code("a call that does not fit its group", "run"),
+    "RE114": Code("an unknown node or accelerator", "run"),
+    "RE115": Code("a name that is taken or not allowed", "run"),
+    "RE116": Code("an unknown worker group", "run"),
+    "RE117": Code("ports have run out", "run"),
     # RW1xx: advice of the plan
     "RW101": Code("processes split unevenly over nodes", "advice"),
     "RW102": Code("accelerators left idle", "advice"),
@@ -86,6 +104,10 @@ CODES: dict[str, Code] = {
     "RW104": Code("more processes than CPUs on a node", "advice"),
     "RW105": Code("nodes the job does not ask for", "advice"),
     "RW106": Code("a key of the older system that does nothing here", "advice"),
+    # RW2xx: advice about the live cluster
+    "RW201": Code("a cluster on the network without authentication", "advice"),
+    "RW202": Code("other accelerators granted than planned", "advice"),
+    "RW203": Code("more nodes than the job asks for", "advice"),
 }
 
 
@@ -169,6 +191,37 @@ class ConfigurationError(RoostError, ValueError, AssertionError):
 
 class PlacementError(ConfigurationError):
     """The job is well formed but cannot be placed like this."""
+
+
+class ClusterError(RoostError):
+    """The cluster cannot be reached, refused us, or is not what it should be."""
+
+
+class ReservationError(ClusterError):
+    """The accelerators a job needs cannot be had."""
+
+
+class LaunchError(RoostError):
+    """A group of workers could not be started; nothing of it is left running."""
+
+
+class WorkerError(RoostError):
+    """A call on a group failed. Says which group, rank, node and device."""
+
+    group: str = ""
+    rank: int = -1
+
+
+class WorkerRaised(WorkerError):
+    """The worker's code raised; the worker lives on. `__cause__` is what it raised."""
+
+
+class WorkerDied(WorkerError):
+    """The worker's process is gone."""
+
+
+class CallTimeout(WorkerError, TimeoutError):
+    """Not every rank answered in time; the call goes on."""
 
 
 def error_for(findings: Sequence[Finding]) -> ConfigurationError:

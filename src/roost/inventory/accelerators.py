@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -27,14 +28,26 @@ class AcceleratorKind:
     name: str
     visible_variable: str
     ray_resource: str = "GPU"
+    visible_prefix: str = ""  # what stands before the numbers in the variable
+
+    def visible(self, numbers: Iterable[str]) -> dict[str, str]:
+        """The variable that shows a process these accelerators only."""
+        return {self.visible_variable: self.visible_prefix + ",".join(numbers)}
 
 
 _KINDS: dict[str, AcceleratorKind] = {}
 
 
-def register_accelerator(name: str, *, visible_variable: str, ray_resource: str = "GPU") -> AcceleratorKind:
+def register_accelerator(
+    name: str, *, visible_variable: str, ray_resource: str = "GPU", visible_prefix: str = ""
+) -> AcceleratorKind:
     """Make a further kind of accelerator known."""
-    kind = AcceleratorKind(name=name, visible_variable=visible_variable, ray_resource=ray_resource)
+    kind = AcceleratorKind(
+        name=name,
+        visible_variable=visible_variable,
+        ray_resource=ray_resource,
+        visible_prefix=visible_prefix,
+    )
     if _KINDS.get(name, kind) != kind:
         raise ConfigurationError(
             Finding(code="RI101", what=f"accelerator {name!r} is already registered differently")
@@ -60,6 +73,8 @@ register_accelerator(AcceleratorType.AMD_GPU.value, visible_variable="HIP_VISIBL
 register_accelerator(
     AcceleratorType.ASCEND_NPU.value, visible_variable="ASCEND_RT_VISIBLE_DEVICES", ray_resource="NPU"
 )
-register_accelerator(AcceleratorType.INTEL_GPU.value, visible_variable="ONEAPI_DEVICE_SELECTOR")
+register_accelerator(
+    AcceleratorType.INTEL_GPU.value, visible_variable="ONEAPI_DEVICE_SELECTOR", visible_prefix="level_zero:"
+)
 register_accelerator(AcceleratorType.MUSA_GPU.value, visible_variable="MUSA_VISIBLE_DEVICES")
 register_accelerator(AcceleratorType.KUNLUN_XPU.value, visible_variable="XPU_VISIBLE_DEVICES")
