@@ -1,1 +1,1 @@
-"""Renderers of a plan. They decide nothing."""
+"""Renderers of a plan. They show what was decided and decide nothing."""

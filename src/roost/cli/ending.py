@@ -1,0 +1,105 @@
+"""How the command line speaks and how it ends: results on stdout, talk on stderr, one meaning an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+import click
+
+from roost.errors import Finding, RoostError
+
+FINE, FOUND, USAGE, NO_FIT, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
+FORMAT_VERSION = 1  # of what --json prints, apart from a plan, which has its own
+
+
+def guarded(run: Callable[[], object]) -> int:
+    """Run a verb; it returns its exit code or raises."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a narrow encoding must not end a run
+    try:
+        code = run()
+        return code if isinstance(code, int) else FINE
+    except RoostError as error:
+        tell_findings(error.findings)
+        return code_for(error.findings)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        tell("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        tell(f"roost has a bug: {type(error).__name__} in {_place(error)}")
+        if os.environ.get("ROOST_DEBUG") == "1":
+            tell("".join(traceback.format_exception(error)).rstrip())
+        else:
+            tell("Please report it, with the output of the same command under ROOST_DEBUG=1.")
+        return BUG
+
+
+def _place(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if f"{os.sep}roost{os.sep}" in frame.filename] or frames
+    return f"{os.path.basename(ours[-1].filename)}:{ours[-1].lineno}" if ours else "an unknown place"  # noqa: PTH119
+
+
+def code_for(findings: Sequence[Finding], on_a_cluster: bool = True) -> int:
+    """3 when the job is well formed and only this cluster cannot hold it."""
+    serious = [finding for finding in findings if finding.severity == "error"]
+    if not serious:
+        return FINE
+    return NO_FIT if on_a_cluster and all(finding.kind == "fit" for finding in serious) else FOUND
+
+
+def emit(text: str, stream: TextIO | None = None) -> None:
+    """Write a result. A reader that has seen enough, as in `| head`, is not an error."""
+    stream = stream or sys.stdout
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # What is still buffered would raise again when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def emit_json(data: Any) -> None:
+    emit(json.dumps(data, indent=1) + "\n")
+
+
+def tell(text: str) -> None:
+    emit(text + "\n", sys.stderr)
+
+
+def tell_findings(findings: Sequence[Finding]) -> None:
+    if findings:
+        from roost.views.terminal import render_findings
+
+        emit(render_findings(findings, colour=wants_colour(sys.stderr)), sys.stderr)
+
+
+def wants_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def width_of(stream: TextIO) -> int:
+    from roost.views.terminal import DEFAULT_WIDTH
+
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(20, int(columns[:6]))
+    try:
+        return max(20, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return DEFAULT_WIDTH
+
+
+def is_ascii(stream: TextIO) -> bool:
+    return not (stream.encoding or "ascii").lower().replace("-", "").startswith("utf")

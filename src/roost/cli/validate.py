@@ -1,0 +1,77 @@
+"""`roost validate`: everything that is wrong with job files, without a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, code_for, emit, emit_json, tell_findings
+from roost.cli.where import chosen_inventory, cluster_options, placement_class
+
+if TYPE_CHECKING:
+    from roost.errors import Finding
+    from roost.inventory.inventory import Inventory
+
+
+@click.command("validate")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(
+    files: tuple[str, ...], on: str | None, inventory: str | None, model_parallel: bool, as_json: bool
+) -> int:
+    """List everything that is wrong with job files, all problems of all files at once.
+
+    No cluster is needed. With --on or --inventory it also says whether the jobs fit there.
+    """
+    where = chosen_inventory(on, inventory)
+    if model_parallel and where is None:
+        raise click.UsageError("--model-parallel needs a cluster: add --on or --inventory.")
+    results = [(file, problems_of(file, where, model_parallel)) for file in files]
+    codes = [code_for(findings, where is not None) for _, findings in results]
+    tell_findings([finding for _, findings in results for finding in findings])
+    if as_json:
+        emit_json(
+            {
+                "format_version": FORMAT_VERSION,
+                "files": [
+                    {
+                        "file": file,
+                        "ok": code == FINE,
+                        "findings": [finding.to_dict() for finding in findings],
+                    }
+                    for (file, findings), code in zip(results, codes, strict=True)
+                ],
+            }
+        )
+    else:
+        for (file, findings), code in zip(results, codes, strict=True):
+            emit(f"{file}: {_verdict(findings, code)}\n")
+    return FOUND if FOUND in codes else max(codes)
+
+
+def problems_of(file: str, where: Inventory | None, model_parallel: bool = False) -> list[Finding]:
+    from roost.config.job import read_job
+    from roost.errors import RoostError
+    from roost.inventory.groups import build_groups
+
+    try:
+        if where is not None:
+            return list(placement_class(model_parallel)(file, where).findings)
+        job, findings = read_job(file)
+        _, more = build_groups(job.groups, job.num_nodes, job.document, ("cluster", "node_groups"))
+        return [*findings, *more]
+    except RoostError as error:
+        return list(error.findings)
+
+
+def _verdict(findings: list[Finding], code: int) -> str:
+    errors = sum(1 for finding in findings if finding.severity == "error")
+    parts = [
+        f"{count} {noun}{'s' * (count > 1)}"
+        for count, noun in ((errors, "error"), (len(findings) - errors, "warning"))
+        if count
+    ]
+    verdict = "fine" if code == FINE else "does not fit" if code != FOUND else "wrong"
+    return ", ".join([verdict, *parts])

@@ -1,0 +1,48 @@
+"""The options that say which cluster to plan for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from roost.inventory.inventory import Inventory
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def cluster_options(command: Command) -> Command:
+    on = click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8 or 2x8:A800,1x8:4090,2x0.")
+    inventory = click.option(
+        "--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file."
+    )
+    parallel = click.option(
+        "--model-parallel", is_flag=True, help="Place as ModelParallelComponentPlacement does."
+    )
+    return on(inventory(parallel(command)))
+
+
+def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
+    from roost.errors import ConfigurationError
+    from roost.inventory.inventory import Inventory
+
+    if on is not None and inventory is not None:
+        raise click.UsageError("--on and --inventory both describe the cluster; give one of them.")
+    if inventory is not None:
+        return Inventory.load(inventory)
+    if on is None:
+        return None
+    try:
+        return Inventory.parse(on)
+    except ConfigurationError as error:
+        problem = error.findings[0]
+        raise click.BadParameter(f"{problem.what}; {problem.remedy}", param_hint="--on") from None
+
+
+def placement_class(model_parallel: bool) -> Any:
+    from roost.placement.component import ComponentPlacement
+    from roost.placement.model_parallel import ModelParallelComponentPlacement
+
+    return ModelParallelComponentPlacement if model_parallel else ComponentPlacement

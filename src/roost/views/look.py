@@ -1,0 +1,64 @@
+"""How components look: one letter and one colour each, the same in the map and in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
+
+from rich.text import Text
+
+Fragments = tuple[tuple[str, str], ...]  # text, and the component it is about ("" for none)
+
+# A space no line is broken at: rich breaks at a no-break space too, so this one is exchanged when all is drawn.
+KEEP = "\ue000"
+_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    letters: dict[str, str]
+    styles: dict[str, str]
+    idle: str = "·"
+    wall: str = "│"
+
+    @classmethod
+    def of(cls, names: Iterable[str], ascii_only: bool = False) -> Look:
+        given = letters(names)
+        styles = {
+            name: ("bold " if index < len(_COLOURS) else "") + _COLOURS[index % len(_COLOURS)]
+            for index, name in enumerate(given)
+        }
+        return cls(given, styles, ".", "|") if ascii_only else cls(given, styles)
+
+    def text(self, fragments: Fragments) -> Text:
+        text = Text()
+        for piece, name in fragments:
+            text.append(piece, self.styles.get(name, "dim" if piece == self.idle else ""))
+        return text
+
+
+def letters(names: Iterable[str]) -> dict[str, str]:
+    """A letter out of each name where one is free, else any; two letters once all 52 are taken."""
+    given: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        letter = next(letter for letter in _candidates(name) if letter not in taken)
+        taken.add(letter)
+        given[name] = letter
+    return given
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield from (letter.upper() for letter in name if letter in ascii_letters)
+    yield from ascii_uppercase
+    yield from ascii_lowercase
+    for number in count():
+        first, second = divmod(number, 26)
+        yield ascii_uppercase[first % 26] * (1 + first // 26) + ascii_lowercase[second]
+
+
+def printable(text: str) -> str:
+    """Host and hardware names come from files: none may carry a terminal's control sequences."""
+    return "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text)
