@@ -7,11 +7,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 import click
 
-from roost.errors import Finding, RoostError
+from roost.errors import Finding, RoostError, Span
 
 FINE, FOUND, USAGE, NO_FIT, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
 FORMAT_VERSION = 1  # of what --json prints, apart from a plan, which has its own
@@ -57,6 +58,15 @@ def code_for(findings: Sequence[Finding], on_a_cluster: bool = True) -> int:
     if not serious:
         return FINE
     return NO_FIT if on_a_cluster and all(finding.kind == "fit" for finding in serious) else FOUND
+
+
+def located(findings: Sequence[Finding], file: str) -> list[Finding]:
+    """What is missing stands nowhere in its file; say at least which file."""
+    top = Span(source=file, line=1, column=1, length=1, excerpt="")
+    return [
+        replace(finding, where=top) if finding.path and finding.where is None else finding
+        for finding in findings
+    ]
 
 
 def emit(text: str, stream: TextIO | None = None) -> None:

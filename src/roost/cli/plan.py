@@ -14,6 +14,7 @@ from roost.cli.ending import (
     emit,
     emit_json,
     is_ascii,
+    located,
     tell,
     tell_findings,
     wants_colour,
@@ -58,15 +59,12 @@ def command(
         if output is not None:
             save_plan(planned, output)
     except RoostError as error:
+        findings = located(error.findings, config)
         if as_json:
-            emit_json(
-                {
-                    "format_version": FORMAT_VERSION,
-                    "findings": [finding.to_dict() for finding in error.findings],
-                }
-            )
-        tell_findings(error.findings)
-        return code_for(error.findings)
+            shown = [finding.to_dict() for finding in findings]
+            emit_json({"format_version": FORMAT_VERSION, "findings": shown})
+        tell_findings(findings)
+        return code_for(findings)
     tell_findings(planned.findings)
     if as_json:
         emit_json(planned.to_dict())

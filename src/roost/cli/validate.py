@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, code_for, emit, emit_json, tell_findings
+from roost.cli.ending import (
+    FINE,
+    FORMAT_VERSION,
+    FOUND,
+    NO_FIT,
+    code_for,
+    emit,
+    emit_json,
+    located,
+    tell_findings,
+)
 from roost.cli.where import chosen_inventory, cluster_options, placement_class
 
 if TYPE_CHECKING:
@@ -58,12 +68,12 @@ def problems_of(file: str, where: Inventory | None, model_parallel: bool = False
 
     try:
         if where is not None:
-            return list(placement_class(model_parallel)(file, where).findings)
+            return located(placement_class(model_parallel)(file, where).findings, file)
         job, findings = read_job(file)
         _, more = build_groups(job.groups, job.num_nodes, job.document, ("cluster", "node_groups"))
-        return [*findings, *more]
+        return located([*findings, *more], file)
     except RoostError as error:
-        return list(error.findings)
+        return located(error.findings, file)
 
 
 def _verdict(findings: list[Finding], code: int) -> str:
@@ -73,5 +83,5 @@ def _verdict(findings: list[Finding], code: int) -> str:
         for count, noun in ((errors, "error"), (len(findings) - errors, "warning"))
         if count
     ]
-    verdict = "fine" if code == FINE else "does not fit" if code != FOUND else "wrong"
-    return ", ".join([verdict, *parts])
+    verdict = ["fine"] if code == FINE else ["does not fit"] if code == NO_FIT else []
+    return ", ".join([*verdict, *parts])

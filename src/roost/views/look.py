@@ -40,13 +40,18 @@ class Look:
 
 
 def letters(names: Iterable[str]) -> dict[str, str]:
-    """A letter out of each name where one is free, else any; two letters once all 52 are taken."""
-    given: dict[str, str] = {}
+    """Initials first, then another letter of the name, then any; two letters once all 52 are taken."""
+    given = dict.fromkeys(names, "")
     taken: set[str] = set()
-    for name in names:
-        letter = next(letter for letter in _candidates(name) if letter not in taken)
-        taken.add(letter)
-        given[name] = letter
+    for name in given:
+        initial = name[0].upper()
+        if initial in ascii_uppercase and initial not in taken:
+            taken.add(initial)
+            given[name] = initial
+    for name, letter in given.items():
+        if not letter:
+            given[name] = next(other for other in _candidates(name) if other not in taken)
+            taken.add(given[name])
     return given
 
 

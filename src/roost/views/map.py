@@ -26,7 +26,7 @@ MAX_ROWS = 24
 _TAIL = 4  # of these rows, how many come from the end
 MAX_RUNS = 24
 _GAP = 2
-_LEAST_BESIDE = 24  # the last column may wrap, down to this width
+_LEAST_BESIDE = 20  # the last column may wrap, down to this width
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Row:
     def host(self) -> str:
         node = self.first.node
         name = printable(node.ip or node.hostname)
-        return f"{name} ..." if name and self.last is not self.first else name
+        return f"{name}.." if name and self.last is not self.first else name
 
     @property
     def model(self) -> str:
@@ -223,7 +223,7 @@ def _grid(row: Row, look: Look, cell: int, wall: str) -> Text:
         text = look.text(fragments)
         text.append(" " * (cell - text.cell_len))
         cells.append(text)
-    return Text(wall, "dim").join(cells)
+    return Text.assemble((wall, "dim")).join(cells)
 
 
 def _runs(row: Row, look: Look) -> Text:

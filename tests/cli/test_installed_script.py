@@ -1,0 +1,84 @@
+"""The installed `roost`, in a process of its own where Ray, torch and Hydra cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(sys.executable).parent / "roost"
+BLOCKED = "import sys\nfor name in ('ray', 'torch', 'hydra'):\n    sys.modules[name] = None\n"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED)
+    (tmp_path / "job.yaml").write_text(
+        'cluster: {num_nodes: 512, component_placement: {"actor,rollout": all}}\n'
+    )
+    return {**os.environ, "PYTHONPATH": str(tmp_path), "NO_COLOR": "1"}
+
+
+def run(environment: dict[str, str], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SCRIPT, *arguments],
+        env=environment,
+        cwd=environment["PYTHONPATH"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        **more,
+    )
+
+
+def test_the_block_works(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import ray"], env=environment, capture_output=True, text=True
+    )
+    assert "ModuleNotFoundError" in done.stderr
+
+
+def test_plan_and_validate_need_no_ray(environment: dict[str, str]) -> None:
+    done = run(environment, "plan", "job.yaml", "--on", "512x8", "-o", "plan.json", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == json.loads((Path(environment["PYTHONPATH"]) / "plan.json").read_text())
+    done = run(environment, "validate", "job.yaml")
+    assert (done.returncode, done.stdout) == (0, "job.yaml: fine\n")
+
+
+def test_a_reader_that_stops_early_is_no_error(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [SCRIPT, "plan", "job.yaml", "--on", "512x8", "--json"],
+        env=environment,
+        cwd=environment["PYTHONPATH"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"{\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_completion(environment: dict[str, str]) -> None:
+    done = run({**environment, "_ROOST_COMPLETE": "bash_source"})
+    assert done.returncode == 0
+    assert "_roost_completion" in done.stdout
+    words = {"_ROOST_COMPLETE": "bash_complete", "COMP_WORDS": "roost val", "COMP_CWORD": "1"}
+    assert run({**environment, **words}).stdout == "plain,validate\n"
+
+
+def test_help_loads_no_heavy_module(environment: dict[str, str]) -> None:
+    code = (
+        "import sys\nfrom roost.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+        "print(sorted({'rich', 'pydantic', 'omegaconf', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stderr == "[]\n"

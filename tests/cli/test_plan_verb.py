@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roost
+from roost.views.terminal import render_plan
+
+
+def test_the_picture_goes_to_stdout_and_nothing_else_anywhere(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8")
+    plan = roost.plan("job.yaml", roost.Inventory.parse("2x8"))
+    assert (done.code, done.out, done.err) == (0, render_plan(plan), "")
+
+
+def test_warnings_go_to_stderr_and_are_no_failure(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "cluster.component_placement.actor=0-7", "--on", "2x8")
+    assert done.code == 0
+    assert done.err.startswith("warning[RW102]: 8 of 16 accelerators are idle\n")
+    assert "RW102" not in done.out
+
+
+def test_an_inventory_file(cli: Any, examples: Path) -> None:
+    cluster = examples / "heterogeneous_cluster.yaml"
+    done = cli("plan", examples / "heterogeneous.yaml", "--inventory", cluster)
+    assert done.code == 0
+    assert "Franka 0: E0-1" in done.out
+
+
+def test_model_parallel(cli: Any, examples: Path) -> None:
+    done = cli("plan", examples / "model_parallel.yaml", "--on", "1x8", "--model-parallel", "--json")
+    placements = done.data["components"]["rollout"]["placements"]
+    held = [placement["local_hardware_ranks"] for placement in placements]
+    assert held == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def test_json_is_the_plan(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", "--json")
+    assert done.code == 0
+    assert done.data["format_version"] == 1
+    assert roost.Plan.from_dict(done.data) == roost.plan("job.yaml", roost.Inventory.parse("2x8"))
+
+
+def test_json_of_a_job_that_is_wrong(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "cluster.component_placement.actor=7-0", "--on", "2x8", "--json")
+    assert done.code == 1
+    assert done.data["format_version"] == 1
+    assert [finding["code"] for finding in done.data["findings"]] == ["RL102"]
+    assert done.err.startswith("error[RL102]")
+
+
+def test_a_saved_plan_comes_back_the_same(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", "-o", "plan.json")
+    assert (done.code, done.err) == (0, "saved to plan.json\n")
+    assert roost.load_plan("plan.json") == roost.plan("job.yaml", roost.Inventory.parse("2x8"))
+    assert stat.S_IMODE(Path("plan.json").stat().st_mode) == 0o600
+
+
+def test_a_plan_that_cannot_be_saved(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", "-o", "missing/plan.json")
+    assert (done.code, done.out) == (1, "")
+    assert "missing/plan.json: cannot be written" in done.err
+
+
+def test_overrides_set_add_and_delete(cli: Any) -> None:
+    rules = "cluster.component_placement"
+    done = cli(
+        "plan",
+        "job.yaml",
+        f"~{rules}.actor",
+        f"+{rules}.env=0-1:0-3",
+        "cluster.num_nodes=1",
+        "--on",
+        "1x8",
+        "--json",
+    )
+    assert done.code == 0
+    assert {name: part["rule"] for name, part in done.data["components"].items()} == {"env": "0-1:0-3"}
+
+
+def test_a_problem_in_an_override_points_into_it(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "cluster.component_placement.actor=0-3:1-4", "--on", "2x8")
+    assert done.code == 1
+    assert "cluster.component_placement.actor=0-3:1-4\n" in done.err
+    assert "^^^^^^^" in done.err
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_columns_is_obeyed(cli: Any, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = cli("plan", "job.yaml", "--on", "2x8")
+    assert max(map(len, done.out.splitlines())) <= int(columns)
+
+
+def test_all_leaves_nothing_out(cli: Any) -> None:
+    ranks = ",".join(str(2 * node) for node in range(40))
+    arguments = ("plan", "job.yaml", f"cluster.component_placement.actor='{ranks}'", "--on", "80x1")
+    assert "left out" in cli(*arguments, "cluster.num_nodes=80").out
+    assert "left out" not in cli(*arguments, "cluster.num_nodes=80", "--all").out

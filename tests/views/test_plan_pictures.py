@@ -1,0 +1,115 @@
+"""What a plan looks like on a terminal, kept as exact text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roost
+from roost.views.terminal import render_findings, render_plan
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def job(placement: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"cluster": {"component_placement": placement, **more}}
+
+
+def big(nodes: int) -> dict[str, Any]:
+    half = 4 * nodes
+    return job({"actor,rollout": f"0-{8 * nodes - 1}", "env": f"0-{half - 1}:0-{4 * half - 1}"})
+
+
+def mixed(nodes: int) -> dict[str, Any]:
+    """Every second node is used, so that no two neighbours look the same."""
+    ranks = ",".join(f"{8 * node}-{8 * node + 7}" for node in range(0, nodes, 2))
+    return job({"actor": ranks})
+
+
+ROBOTS = {
+    "label": "robot",
+    "node_ranks": "1-2",
+    "hardware": {"type": "Franka", "configs": [{"node_rank": 1}, {"node_rank": 1}, {"node_rank": 2}]},
+}
+PICTURES: dict[str, tuple[Any, str, int]] = {
+    "1x8_colocated": (job({"actor,rollout,reward": "all"}), "1x8", 100),
+    "1x8_colocated_narrow": (job({"actor,rollout,reward": "all"}), "1x8", 60),
+    "4_nodes": (job({"actor": "0-15", "rollout": "16-27:0-5", "env": "16-19:0-15"}), "4x8", 100),
+    "4_nodes_at_80": (job({"actor": "0-15", "rollout": "16-27:0-5", "env": "16-19:0-15"}), "4x8", 80),
+    "400_nodes": (big(400), "400x8", 100),
+    "16384_nodes": (big(16384), "16384x8", 100),
+    "400_nodes_mixed": (mixed(400), "400x8", 100),
+    "2_nodes_of_72": (job({"actor": "0-71", "rollout": "72-127:0-13", "reward": "64-71"}), "2x72", 100),
+    "2_nodes_of_16": (job({"actor,reference": "0-7,16-23", "rollout": "8-15,24-30"}), "2x16", 60),
+    "twelve_colocated": (job({",".join(f"part{letter}" for letter in "abcdefghijkl"): "all"}), "4x8", 100),
+    "uneven_bare_nodes": (job({"agent": "0-1:0-200,2-3:201-511"}), "4x0", 80),
+    "uneven_bare_nodes_of_400": (job({"agent": "all:0-999"}), "400x0", 80),
+    "robots": (
+        job(
+            {"actor": "0-7", "env": {"node_group": "robot", "placement": "0-1:0-3"}},
+            node_groups=[ROBOTS],
+        ),
+        "1x8:A800,2x0",
+        80,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_picture(name: str, same_as_before: Any) -> None:
+    source, shape, width = PICTURES[name]
+    text = render_plan(roost.plan(source, roost.Inventory.parse(shape)), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    same_as_before(name, text)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_heterogeneous_example(width: int, same_as_before: Any) -> None:
+    inventory = roost.Inventory.load(EXAMPLES / "heterogeneous_cluster.yaml")
+    text = render_plan(roost.plan(EXAMPLES / "heterogeneous.yaml", inventory), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    same_as_before(f"heterogeneous_at_{width}", text)
+
+
+def test_all_shows_every_row() -> None:
+    plan = roost.plan(mixed(400), roost.Inventory.parse("400x8"))
+    assert "376 rows left out (nodes 20-395); --all shows them" in render_plan(plan)
+    everything = render_plan(plan, show_all=True)
+    assert "left out" not in everything
+    assert all(f"\n{node} " in everything for node in range(400))
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    from rich.text import Text
+
+    plan = roost.plan(big(4), roost.Inventory.parse("4x8"))
+    coloured = render_plan(plan, colour=True)
+    assert "\x1b[" in coloured
+    lines = [line.rstrip() for line in Text.from_ansi(coloured).plain.splitlines()]
+    assert lines == render_plan(plan).rstrip("\n").splitlines()
+
+
+def test_ascii_only() -> None:
+    plan = roost.plan(job({"actor,rollout": "0-3"}), roost.Inventory.parse("1x8"))
+    assert render_plan(plan, ascii_only=True).isascii()
+    assert not render_plan(plan).isascii()
+
+
+def test_names_from_files_cannot_drive_the_terminal() -> None:
+    nodes = [{"ip": "\x1b[2J10.0.0.1", "accelerators": {"count": 8, "model": "A\x1b]0;800\x07"}}]
+    plan = roost.plan(job({"actor": "all"}), roost.Inventory.from_dict({"nodes": nodes}))
+    text = render_plan(plan)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_findings_keep_their_words_in_colour() -> None:
+    from rich.text import Text
+
+    plan = roost.plan(job({"actor": "0-3"}), roost.Inventory.parse("1x8"))
+    assert render_findings(plan.findings).startswith("warning[RW102]: 4 of 8 accelerators are idle\n")
+    coloured = render_findings(plan.findings, colour=True)
+    assert "\x1b[" in coloured
+    assert Text.from_ansi(coloured).plain.rstrip() == render_findings(plan.findings).rstrip()
