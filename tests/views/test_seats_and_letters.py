@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import roost
 from roost.inventory.resources import ACCELERATOR
-from roost.views.look import letters
+from roost.views.look import KEEP, Look, letters
 from roost.views.map import node_map
 from roost.views.seats import seats
 from roost.views.table import each_holds, places
@@ -77,16 +77,9 @@ def test_robots_are_named() -> None:
     }
     plan = plan_of({"env": {"node_group": "robot", "placement": "0:0-1"}}, "1x8", node_groups=[group])
     assert each_holds(plan, plan.components["env"]) == "2 per Franka"
-    table, _ = node_map(plan, seats(plan), _look(plan), 100)
-    assert [str(cell) for cell in table.columns[-1].cells][0].replace("\ue000", " ") == (
-        "Franka 0: E0-1, Franka 1: ·"
-    )
-
-
-def _look(plan: roost.Plan) -> Any:
-    from roost.views.look import Look
-
-    return Look.of(plan.components)
+    table, _ = node_map(plan, seats(plan), Look.of(plan.components), 100)
+    beside = next(str(cell) for cell in table.columns[-1].cells)
+    assert beside.replace(KEEP, " ") == "Franka 0: E0-1, Franka 1: ·"
 
 
 def test_places_follow_ranks_whatever_the_order_of_nodes() -> None:

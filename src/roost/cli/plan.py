@@ -65,9 +65,9 @@ def command(
             emit_json({"format_version": FORMAT_VERSION, "findings": shown})
         tell_findings(findings)
         return code_for(findings)
-    tell_findings(planned.findings)
     if as_json:
         emit_json(planned.to_dict())
+        tell_findings(planned.findings)
         return FINE
     emit(
         render_plan(
@@ -78,6 +78,9 @@ def command(
             show_all=show_all,
         )
     )
+    if planned.findings and sys.stderr.isatty():
+        tell("")
+    tell_findings(planned.findings)
     if output is not None:
         tell(f"saved to {output}")
     return FINE

@@ -1,0 +1,143 @@
+"""Runs every example of the README and the docs, page by page, in a directory that holds the examples.
+
+- `yaml`: a job, or an inventory when it has `nodes`; it must be fine. A first line `# name.yaml` also
+  writes it to that file, for the blocks that follow; `# name.yaml (wrong)` says that it must not be fine.
+- `python`: run in one namespace a page; `>>>` sessions must print what they show.
+- `console`: `$ roost ...` (and `cat`, `echo`) must print what follows, stdout and stderr together.
+- `sh`: `make` targets that exist. `text`: not run.
+
+ROOST_UPDATE_SNAPSHOTS=1 writes what the `console` blocks print back into the pages.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roost
+from roost.cli.validate import problems_of
+from roost.errors import CODES
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+UPDATE = os.environ.get("ROOST_UPDATE_SNAPSHOTS") == "1"
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_examples_of(page: Path, workplace: Path) -> None:
+    text = page.read_text("utf-8")
+    namespace: dict[str, Any] = {"__name__": "example"}
+    changed = text
+    for kind, body in BLOCK.findall(text):
+        if kind == "yaml":
+            check_yaml(body)
+        elif kind == "python":
+            run_python(body, namespace, page)
+        elif kind == "console":
+            shown = "".join(f"$ {command}\n{run_command(command)}" for command, _ in sessions(body))
+            if UPDATE:
+                changed = changed.replace(body, shown)
+            else:
+                assert body == shown
+        elif kind == "sh":
+            check_make(body)
+        else:
+            assert kind == "text", f"{name_of(page)}: no test runs a block of {kind or 'no language'}"
+    if UPDATE:
+        page.write_text(changed, "utf-8")
+
+
+def check_yaml(body: str) -> None:
+    named = re.match(r"# ([\w-]+\.yaml)( \(wrong\))?\n", body)
+    path = Path(named[1] if named else "unnamed.yaml")
+    path.write_text(body)
+    if re.search(r"^nodes:", body, re.MULTILINE):
+        assert roost.Inventory.load(path).nodes
+    else:
+        wrong = [finding.what for finding in problems_of(str(path), None)]
+        assert bool(wrong) == bool(named and named[2]), wrong
+
+
+def run_python(body: str, namespace: dict[str, Any], page: Path) -> None:
+    if not body.startswith(">>>"):
+        exec(compile(body, name_of(page), "exec"), namespace)
+        return
+    test = doctest.DocTestParser().get_doctest(body, namespace, name_of(page), name_of(page), 0)
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    runner.run(test, out=said.append, clear_globs=False)
+    namespace.update(test.globs)
+    assert not said, "".join(said)
+
+
+def sessions(body: str) -> Iterator[tuple[str, str]]:
+    for piece in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, _, output = piece.partition("\n")
+        yield command, output
+
+
+def run_command(command: str) -> str:
+    assert command.split()[0] in ("roost", "cat", "echo"), command
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        executable="/bin/bash",
+    )
+    return done.stdout
+
+
+def check_make(body: str) -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in body.splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["make"]:
+            assert words[1] in targets, line
+
+
+def test_the_table_of_codes_is_that_of_the_code() -> None:
+    page = ROOT / "docs" / "errors.md"
+    head, mark, _ = page.read_text("utf-8").partition("<!-- codes -->\n")
+    kinds = {"config": "job", "fit": "fit", "advice": "advice", "run": "run"}
+    rows = [f"| `{code}` | {kinds[meaning.kind]} | {meaning.title} |" for code, meaning in CODES.items()]
+    right = "\n".join([f"{head}{mark}| code | kind | meaning |", "|---|---|---|", *rows, ""])
+    if UPDATE:
+        page.write_text(right, "utf-8")
+    assert page.read_text("utf-8") == right
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_project_says_nothing_about_the_machine_it_was_written_on() -> None:
+    for page in [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "examples").iterdir()]:
+        assert not re.search(r"/(home|root|tmp|work)/", page.read_text("utf-8")), name_of(page)
