@@ -231,46 +231,81 @@ def error_for(findings: Sequence[Finding]) -> ConfigurationError:
     return (PlacementError if placing else ConfigurationError)(*findings)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """ "Say what a word that is not known may have meant."""
+def close_to(word: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
+    names = sorted(known, key=lambda name: name[:1] != word[:1])[:100]  # comparing costs
+    close = get_close_matches(word[:64], [name[:64] for name in names], n=1, cutoff=0.5)
+    return close[0] if close else None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Say what a word that is not known may have meant."""
     names = sorted(known)
-    close = get_close_matches(word[:64], names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    close = close_to(word, names)
+    hint = f"did you mean {close!r}? " if close else ""
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
     return f"{hint}known: {shown}" if names else "there are none"
 
 
-SECRET_NAME = re.compile(
-    r"(?i)(api_?key|access_?key|private_?key|secret|token|passw(or)?d|passphrase|credential|auth)"
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`, `3 processes`."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value for a message: short, and never the reason for another error."""
+    if isinstance(value, int) and abs(value) > 10**limit:  # Python refuses to print the longest ones
+        return "a number of many digits"
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+# Tokenizers and authors are not secrets, however much their names look like it.
+_SECRET_WORD = (
+    r"(?:api_?key|access_?key|private_?key|secret|token(?!i[zs])|passw(?:or)?d|passphrase|credential|"
+    r"auth(?!ors?(?![a-z])))"
 )
+SECRET_NAME = re.compile(rf"(?i){_SECRET_WORD}|_key$|^key$")
+# A secret's name and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
 _SECRET_VALUE = re.compile(
-    r"""(?ix) ([\w.-]* (?:key|secret|token|passw(?:or)?d|passphrase|credential|auth) [\w.-]* ["']? \s* [:=] \s*)
-        ("[^"]*" | '[^']*' | [^\s,}\]]+)"""
+    rf"""(?ix) ([\w.-]{{0,60}} (?:{_SECRET_WORD}|_key) [\w.-]{{0,60}} ["']? \s{{0,60}} [:=] \s{{0,60}})
+        ("[^"]*" | '[^']*' | [^,}}\]]+)"""
 )
+_LONGEST_EXCERPT = 2_000
 
 
 def looks_secret(name: str) -> bool:
-    return bool(SECRET_NAME.search(name)) or name.upper().endswith("_KEY")
+    return bool(SECRET_NAME.search(name))
+
+
+def hide_secrets(text: str) -> str:
+    """The text with the values after secret names starred out, at the same width for the carets."""
+    hidden = _SECRET_VALUE.search(text)
+    while hidden:
+        start, stop = hidden.span(2)
+        text = text[:start] + "*" * (stop - start) + text[stop:]
+        hidden = _SECRET_VALUE.search(text, stop)
+    return text
 
 
 def _printable(text: str, limit: int = 200) -> str:
     """One line, no control characters: what a stranger's file holds must not drive the terminal."""
-    shown = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text)
-    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+    kept = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text[: limit + 1])
+    return kept if len(kept) <= limit else kept[: limit - 3] + "..."
 
 
-def _excerpt(place: Span) -> list[str]:
+def _excerpt(place: Span, path: Path) -> list[str]:
     line, column, length = place.excerpt, place.column - 1, place.length
-    hidden = _SECRET_VALUE.search(line)
-    while hidden:  # same width, so that carets stay under what they point at
-        start, stop = hidden.span(2)
-        line = line[:start] + "*" * (stop - start) + line[stop:]
-        hidden = _SECRET_VALUE.search(line, stop)
+    if not line or len(line) > _LONGEST_EXCERPT:
+        return []
+    if any(isinstance(step, str) and looks_secret(step) for step in path):
+        return []  # its value may stand on a line of its own
+    line = hide_secrets(line)
     if len(line) > 160:  # a window around the caret
         start = max(0, column - 60)
-        line, column = "..." + line[start : start + 150], column - start + 3
+        line, column = ("..." if start else "") + line[start : start + 150], column - start + 3 * bool(start)
     line = _printable(line.replace("\t", " "))
     length = max(1, min(length, len(line) - column))
     gutter = " " * len(str(place.line))
@@ -289,7 +324,7 @@ def render_one(finding: Finding) -> str:
     if finding.where is not None:
         place = finding.where
         lines.append(f"  --> {_printable(place.source)}:{place.line}:{place.column}")
-        lines += _excerpt(place) if place.excerpt else []
+        lines += _excerpt(place, finding.path)
     elif finding.path:
         lines.append(f"  --> {_printable(dotted(finding.path))}")
     if finding.why:

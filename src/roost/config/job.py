@@ -9,9 +9,12 @@ from typing import Any
 from roost.config.document import Document, load
 from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
 from roost.config.schema import NAME, OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
-from roost.errors import Finding, Path, nearest
+from roost.errors import Finding, Path, close_to, nearest
 
 RESERVED_LABELS = ("cluster", "node")
+_CLUSTER_EXAMPLE = "write `cluster:` with `num_nodes` and `component_placement` under it"
+MAX_COMPONENTS = 1_000
+MAX_GROUPS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +43,11 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
     section = document.data.get("cluster")
     if not isinstance(section, dict):
         known = [key for key in document.data if isinstance(key, str)]
-        what = "the `cluster` section is missing" if section is None else "`cluster` must be a mapping"
-        hint = nearest("cluster", known) if "did you mean" in nearest("cluster", known) else ""
-        remedy = hint or "add `cluster:` with `num_nodes` and `component_placement`"
+        what = "the `cluster` section is missing"
+        if "cluster" in document.data:
+            what = "the `cluster` section is empty" if section is None else "`cluster` must be a mapping"
+        close = None if "cluster" in document.data else close_to("cluster", known)
+        remedy = f"is it {close!r}? rename that to `cluster`" if close else _CLUSTER_EXAMPLE
         return Job(document=document), [
             document.finding("RC102", what, ("cluster",), key=True, remedy=remedy)
         ]
@@ -66,21 +71,44 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
 
 def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) -> dict[str, ComponentRule]:
     rules: dict[str, ComponentRule] = {}
-    labels_known = {group.label for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
+    labels_known = {group.label.strip() for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
+    names = [name for key in cluster.component_placement for name in key.split(",")]
+    if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
+        findings.append(
+            document.finding(
+                "RL106",
+                f"{len(names):,} components and {len(labels_known) - 2:,} node groups",
+                ("cluster", "component_placement"),
+                key=True,
+                remedy=f"at most {MAX_COMPONENTS:,} components and {MAX_GROUPS:,} groups",
+            )
+        )
+        return {}
     for key, value in cluster.component_placement.items():
         path: Path = ("cluster", "component_placement", key)
         text_path = (*path, "placement") if isinstance(value, PlacementRule) else path
         text = value.placement if isinstance(value, PlacementRule) else value
         spec = _spec(text, key, document, text_path, findings)
         labels = split_labels(value.node_group) if isinstance(value, PlacementRule) else ()
-        for label in labels:
+        if isinstance(value, PlacementRule) and value.node_group is not None and not labels:
+            findings.append(
+                document.finding(
+                    "RI103",
+                    f"{key}: node_group names no group",
+                    (*path, "node_group"),
+                    remedy="name one, or leave node_group out to use the whole cluster",
+                )
+            )
+            continue
+        for index, label in _each_label(value.node_group if isinstance(value, PlacementRule) else None):
             if label not in labels_known:
                 findings.append(
                     document.finding(
                         "RI103",
                         f"{key}: unknown node group {label!r}",
-                        (*path, "node_group"),
+                        (*path, "node_group", *index),
                         remedy=nearest(label, labels_known),
+                        part=None if index else _place_of(label, value),
                     )
                 )
         if len(set(labels)) < len(labels):
@@ -128,6 +156,17 @@ def split_labels(value: Any) -> tuple[str, ...]:
         return ()
     items = value if isinstance(value, (list, tuple)) else [value]
     return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
+
+
+def _each_label(value: Any) -> list[tuple[Path, str]]:
+    """The labels, each with its index where they were written as a list."""
+    if not isinstance(value, list):
+        return [((), label) for label in split_labels(value)]
+    return [((index,), label) for index, item in enumerate(value) for label in split_labels(item)]
+
+
+def _place_of(label: str, rule: Any) -> tuple[int, int]:
+    return max(0, str(rule.node_group).find(label)), len(label)
 
 
 def _spec(text: str, key: str, document: Document, path: Path, findings: list[Finding]) -> RankSpec | None:

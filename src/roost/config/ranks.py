@@ -15,14 +15,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from roost.errors import Finding
+from roost.errors import Finding, shown
 
 MAX_RANK = 99_999_999
 MAX_TEXT = 20_000
+_SPACE = " \t\n\r\f\v"
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", re.ASCII)
 _GRAMMAR = (
     "write ranks as `3`, `0-7`, `all`, or `resources:processes` pairs such as `0-3:0-7`, joined by commas"
 )
+_NODE_GRAMMAR = "write 0, 0-3, `0,2` or all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +105,14 @@ def parse_ranks(text: str) -> RankSpec:
 
 
 def _segment(piece: str, start: int, problems: _Problems) -> Segment | None:
-    lead = len(piece) - len(piece.lstrip())
-    at, length = start + lead, max(1, len(piece.strip()))
+    lead = len(piece) - len(piece.lstrip(_SPACE))
+    at, length = start + lead, max(1, len(piece.strip(_SPACE)))
     left, colon, right = piece.partition(":")
     if not piece.strip():
         problems.add("RL101", max(0, at - 1), 1, "an empty segment", remedy="remove the extra comma")
         return None
     if ":" in right:
-        problems.add("RL101", at, length, f"{piece.strip()!r} has two colons", remedy=_GRAMMAR)
+        problems.add("RL101", at, length, f"{shown(piece.strip(_SPACE))} has two colons", remedy=_GRAMMAR)
         return None
     everything = left.strip() == "all"
     resources = None if everything else _range(left, start, "resource ranks", problems)
@@ -136,13 +138,12 @@ def _segment(piece: str, start: int, problems: _Problems) -> Segment | None:
 
 
 def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | None:
-    stripped = text.strip()
-    at, length = start + len(text) - len(text.lstrip()), max(1, len(stripped))
+    stripped = text.strip(_SPACE)
+    at, length = start + len(text) - len(text.lstrip(_SPACE)), max(1, len(stripped))
     match = _RANGE.fullmatch(text)
     if match is None:
-        what = f"{stripped!r} is not a range of {role}" if stripped else f"{role} are missing"
-        hint = "write `all` in lower case" if stripped.lower() == "all" else _GRAMMAR
-        problems.add("RL101", at, length, what, remedy=hint)
+        what = f"{shown(stripped)} is not a range of {role}" if stripped else f"{role} are missing"
+        problems.add("RL101", at, length, what, remedy=_advice(stripped, role))
         return None
     digits = [part for part in match.groups() if part is not None]
     if any(len(part) > len(str(MAX_RANK)) for part in digits):
@@ -161,6 +162,16 @@ def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | Non
         )
         return None
     return Ranks(first, last)
+
+
+def _advice(text: str, role: str) -> str:
+    if text.lower() == "all":
+        return "write `all` in lower case"
+    if text.startswith("-"):
+        return "ranks count from 0 up; there are no negative ones"
+    if not text.isascii():
+        return "use the plain digits 0-9 and the hyphen of the keyboard"
+    return _NODE_GRAMMAR if role == "node ranks" else _GRAMMAR
 
 
 def _check_order(segments: list[Segment], problems: _Problems) -> None:
@@ -228,9 +239,7 @@ def parse_node_ranks(text: str) -> tuple[Ranks, ...] | None:
     if text.strip() == "all":
         return None
     if not text.strip() or len(text) > MAX_TEXT:
-        problems.add(
-            "RL101", 0, max(1, len(text)), "node ranks are missing", remedy="write 0, 0-3, 0,2 or all"
-        )
+        problems.add("RL101", 0, max(1, len(text)), "node ranks are missing", remedy=_NODE_GRAMMAR)
         problems.raise_if_any()
     found, start = [], 0
     for piece in text.split(","):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from roost.config.document import Document
-from roost.errors import Finding, Path, nearest
+from roost.errors import Finding, Path, close_to, nearest, shown
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 OLDER_KEYS = frozenset(
@@ -25,11 +25,33 @@ OLDER_KEYS = frozenset(
     )
 )
 _TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
+_PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
+_MOST_PROBLEMS = 100
+_WHOLE = ("it should be a whole number", "write digits only, such as 4")
+_TRUTH = ("it should be true or false", "write true or false")
+_WORDS = ("it should be text", "put it in quotes")
+_MAPPING = ("it should be a mapping", "write `key: value` lines under it")
+_FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how to write it
+    "int_parsing": _WHOLE,
+    "int_type": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_parsing_size": _WHOLE,
+    "float_type": ("it should be a number", "write a number, such as 80"),
+    "float_parsing": ("it should be a number", "write a number, such as 80"),
+    "finite_number": ("it should be a number", "write a number, such as 80"),
+    "bool_parsing": _TRUTH,
+    "bool_type": _TRUTH,
+    "string_type": _WORDS,
+    "string_too_short": ("it is empty", "write its name"),
+    "list_type": ("it should be a list", "write one entry on each line, after a dash"),
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+}
 
 
 def _no_bool(value: Any) -> Any:
     if isinstance(value, (bool, float)):
-        raise ValueError(f"{value!r} is not a whole number")
+        raise ValueError("it should be a whole number")
     return value
 
 
@@ -132,30 +154,33 @@ def validate(
     try:
         return model.model_validate(data), findings
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-    for problem in problems:
-        steps = tuple(
-            step for step in problem["loc"] if not (step in _TAGS and not _is_key(data, problem["loc"], step))
-        )
-        findings.append(_explain(model, problem, data, document, path, steps))
+        problems = error.errors(include_url=False, include_context=False)[:_MOST_PROBLEMS]
+    located = [(problem, _steps(data, problem["loc"])) for problem in problems]
+    unknown = [steps for problem, steps in located if problem["type"] == "extra_forbidden"]
+    for problem, steps in located:
+        if problem["type"] != "missing" or not any(
+            other[:-1] == steps[:-1] and close_to(str(other[-1]), _keys_at(model, steps[:-1])) == steps[-1]
+            for other in unknown
+        ):  # a misspelt key is not missing as well
+            findings.append(_explain(model, problem, document, path, steps))
     return None, findings
 
 
-def _is_key(data: Any, loc: tuple[Any, ...], tag: Any) -> bool:
-    """Whether a step named like one of our union tags is really a key of the data."""
+def _steps(data: Any, loc: tuple[Any, ...]) -> Path:
+    """The path in the data of pydantic's path, which also holds our union tags."""
+    steps: list[str | int] = []
     for step in loc:
-        if isinstance(data, Mapping) and step in data:
-            if step == tag:
-                return True
+        if (isinstance(data, Mapping) and step in data) or (
+            isinstance(data, list) and isinstance(step, int) and step < len(data)
+        ):
             data = data[step]
-        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
-            data = data[step]
-    return False
+        elif step in _TAGS:
+            continue
+        steps.append(step)
+    return tuple(steps)
 
 
-def _explain(
-    model: type[BaseModel], problem: Any, data: Any, document: Document, path: Path, steps: Path
-) -> Finding:
+def _explain(model: type[BaseModel], problem: Any, document: Document, path: Path, steps: Path) -> Finding:
     here = (*path, *steps)
     name = str(here[-1]) if here else document.name
     kind = problem["type"]
@@ -167,22 +192,27 @@ def _explain(
         return document.finding(
             "RC102", f"{name!r} is missing", here, key=True, remedy=f"add `{name}: ...` here"
         )
-    if kind in ("greater_than_equal", "less_than_equal"):
-        return document.finding(
-            "RC104",
-            f"{name}: {value!r} is out of range",
-            here,
-            remedy=problem["msg"].replace("Input should be", "it must be"),
-        )
-    wanted = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
-    shown = (
-        "nothing"
-        if value is None
-        else type(value).__name__
-        if isinstance(value, (dict, list))
-        else repr(value)
-    )
-    return document.finding("RC103", f"{name}: {shown[:80]} does not fit", here, why=wanted)
+    if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
+        wanted = problem["msg"].replace("Input should be", "it must be")
+        return document.finding("RC104", f"{name}: {_seen(value, here)} is out of range", here, remedy=wanted)
+    form, example = _FORMS.get(kind, (problem["msg"].removeprefix("Value error, "), ""))
+    label = f"entry {name} of {here[-2]}" if _is_index(here) else name
+    written = document.positions.texts.get(here)
+    seen = f"`{written[:60]}`" if written and not _PRIVATE.intersection(here) else _seen(value, here)
+    return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
+
+
+def _is_index(path: Path) -> bool:
+    return len(path) > 1 and isinstance(path[-1], int)
+
+
+def _seen(value: Any, path: Path) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        kind, size = ("mapping", len(value)) if isinstance(value, dict) else ("list", len(value))
+        return f"an empty {kind}" if not size else f"a {kind}"
+    return "this text" if isinstance(value, str) and _PRIVATE.intersection(path) else shown(value)
 
 
 def _keys_at(model: type[BaseModel], steps: Path) -> set[str]:

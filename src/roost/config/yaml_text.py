@@ -28,7 +28,10 @@ _FLOAT = re.compile(
 _TRUE = frozenset(word for base in ("true", "yes", "on") for word in (base, base.title(), base.upper()))
 _FALSE = frozenset(word for base in ("false", "no", "off") for word in (base, base.title(), base.upper()))
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
-_STANDARD_TAG = "tag:yaml.org,2002:"
+_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq")
+)
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,11 @@ class _Reader:
         self.text, self.source, self.max_values = text, source, max_values
         self.lines = _LINE_BREAK.split(text)
         self.findings: list[Finding] = []
+        self.reported: set[Span | None] = set()
         self.positions = Positions()
         self.anchors: dict[str, _Node] = {}
         self.count = 0
+        self.merging = 0
 
     def span(self, mark: Any, end: Any = None) -> Span:
         line = self.lines[mark.line] if mark.line < len(self.lines) else ""
@@ -101,18 +106,25 @@ class _Reader:
 
     def _events(self) -> Iterator[Any]:
         loader = None
+        strange = _UNREADABLE.search(self.text)
+        if strange:
+            raise self._unreadable(strange)
         try:
             loader = _Loader(self.text)
             while loader.check_event():
                 yield loader.get_event()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
+            where = self.span(mark) if mark else None
+            tab = where is not None and "\t" in where.excerpt[: where.column]
             finding = Finding(
                 code="RC002",
                 what=f"not valid YAML: {error.problem or error.context}",
-                why=error.context or "",
-                remedy="check indentation, brackets and quotes here; tabs cannot indent",
-                where=self.span(mark) if mark else None,
+                why=error.context if error.problem and error.context else "",
+                remedy="indent with spaces, YAML does not allow tabs there"
+                if tab
+                else "check indentation, brackets and quotes here and on the line before",
+                where=where,
             )
             raise ConfigurationError(finding) from None
         except (yaml.YAMLError, UnicodeError, ValueError) as error:
@@ -123,6 +135,19 @@ class _Reader:
         finally:
             if loader is not None:
                 loader.dispose()
+
+    def _unreadable(self, strange: re.Match[str]) -> ConfigurationError:
+        before = _LINE_BREAK.split(self.text[: strange.start()])
+        line, column = len(before) - 1, len(before[-1])
+        where = Span(source=self.source, line=line + 1, column=column + 1, length=1, excerpt=self.lines[line])
+        return ConfigurationError(
+            Finding(
+                code="RC002",
+                what=f"not valid YAML: the character U+{ord(strange[0]):04X} is not allowed",
+                remedy="remove it; is this a text file?",
+                where=where,
+            )
+        )
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> _Node:
         self._bound(event.start_mark, depth)
@@ -136,10 +161,10 @@ class _Reader:
                 )
             return self.anchors[event.anchor]
         tag = event.tag
-        if (tag not in (None, "!") and not tag.startswith(_STANDARD_TAG)) or (tag and "python" in tag):
+        if tag not in (None, "!") and tag not in _TAGS:
             raise self.fail(
                 "RC005",
-                f"the tag {tag} is not allowed",
+                f"the tag {tag[:80]} is not allowed",
                 event.start_mark,
                 why="roost reads plain data only",
                 remedy="remove the tag",
@@ -167,13 +192,19 @@ class _Reader:
     def _bound(self, mark: Any, depth: int) -> None:
         self.count += 1
         if depth > MAX_DEPTH:
-            raise self.fail("RC004", f"nested more than {MAX_DEPTH} levels deep", mark)
+            raise self.fail(
+                "RC004",
+                f"nested more than {MAX_DEPTH} levels deep",
+                mark,
+                remedy="flatten it; an alias to something around itself never ends",
+            )
         if self.count > self.max_values:
             raise self.fail(
                 "RC004",
                 f"more than {self.max_values:,} values",
                 mark,
                 why="aliases are counted each time they are used",
+                remedy="a job is far smaller; write it without aliases to see what grows",
             )
 
     # -- nodes to data -----------------------------------------------------------------------------------
@@ -204,11 +235,12 @@ class _Reader:
         merges: list[_Node] = []
         for key, value in node.value:
             if not isinstance(key.value, str):
-                self.findings.append(
+                self._found(
                     Finding(
                         code="RC005",
                         what="a key must be text, not a list or a mapping",
-                        where=self.span(key.mark),
+                        remedy="quote it if it is meant as text",
+                        where=self.span(key.mark, key.end),
                     )
                 )
                 continue
@@ -219,7 +251,7 @@ class _Reader:
             here = (*path, name)
             if name in data:
                 first = self.positions.keys[here]
-                self.findings.append(
+                self._found(
                     Finding(
                         code="RC003",
                         what=f"the key {name!r} is written twice",
@@ -234,24 +266,34 @@ class _Reader:
             data[name] = self.build(value, here)
         for merged in merges:
             if not merged.is_mapping:
-                raise self.fail("RC002", "<< can only merge mappings", merged.mark)
-            for name, value in self._merged(merged, path).items():
+                raise self.fail(
+                    "RC002", "<< can only merge mappings", merged.mark, remedy="give it an alias of a mapping"
+                )
+            for name, value in self._merged(merged, path, data).items():
                 data.setdefault(name, value)
         return data
 
-    def _merged(self, node: _Node, path: Path) -> dict[str, Any]:
-        """The merged mapping's data; its positions count only for keys not written here."""
-        outer = self.positions
-        self.positions = Positions()
+    def _found(self, finding: Finding) -> None:
+        if finding.where not in self.reported:  # an alias repeats what is wrong in its anchor
+            self.reported.add(finding.where)
+            self.findings.append(finding)
+
+    def _merged(self, node: _Node, path: Path, written: dict[str, Any]) -> dict[str, Any]:
+        """What a merged mapping adds; where it was written counts only for keys not written here."""
+        self.merging += 1
+        self._bound(node.mark, len(path) + self.merging)
+        outer, self.positions = self.positions, Positions()
         data = self._mapping(node, path)
-        inner = self.positions
-        for where, span in inner.keys.items():
-            outer.keys.setdefault(where, span)
-        for where, span in inner.values.items():
-            outer.values.setdefault(where, span)
-        for where, text in inner.texts.items():
-            outer.texts.setdefault(where, text)
-        self.positions = outer
+        inner, self.positions = self.positions, outer
+        self.merging -= 1
+        level = len(path)
+        tables: tuple[tuple[dict[Path, Any], dict[Path, Any]], ...] = (
+            (inner.keys, outer.keys),
+            (inner.values, outer.values),
+            (inner.texts, outer.texts),
+        )
+        for new, known in tables:
+            known.update({where: found for where, found in new.items() if where[level] not in written})
         return data
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.config.document import Document
 from roost.config.job import RESERVED_LABELS, place_problems
-from roost.config.ranks import RankSyntaxError, parse_node_ranks
-from roost.config.schema import NAME, EnvConfig, NodeGroupConfig
-from roost.errors import Finding, Path, looks_secret
+from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
+from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
+from roost.errors import Finding, Path, looks_secret, shown
 from roost.inventory.hardware import HardwareUnit, hardware_problems
 
 
@@ -36,9 +36,19 @@ class NodeGroup:
     ignore_hardware: bool = False
     environments: tuple[NodeEnvironment, ...] = ()
 
-    def without_secrets(self) -> NodeGroup:
-        from dataclasses import replace
+    def limited(self, num_nodes: int) -> NodeGroup:
+        """The part of it on the first `num_nodes` nodes of the cluster."""
+        return replace(
+            self,
+            node_ranks=tuple(rank for rank in self.node_ranks if rank < num_nodes),
+            hardware=tuple(unit for unit in self.hardware if unit.node_rank < num_nodes),
+            environments=tuple(
+                replace(env, node_ranks=tuple(rank for rank in env.node_ranks if rank < num_nodes))
+                for env in self.environments
+            ),
+        )
 
+    def without_secrets(self) -> NodeGroup:
         environments = tuple(
             replace(env, env_vars=tuple((k, None if looks_secret(k) else v) for k, v in env.env_vars))
             for env in self.environments
@@ -54,223 +64,223 @@ def build_groups(
 
     Without `num_nodes` (validation offline) only what does not depend on the cluster is checked.
     """
+    reader = _Reader(num_nodes=num_nodes, document=document)
     groups: dict[str, NodeGroup] = {}
-    findings: list[Finding] = []
     for index, config in enumerate(configs):
         here = (*path, index)
         label = config.label.strip()
         if label in RESERVED_LABELS:
-            findings.append(
-                document.finding(
-                    "RI102",
-                    f"the node group label {label!r} is reserved",
-                    (*here, "label"),
-                    why="`cluster` always means all nodes, `node` all nodes as bare nodes",
-                    remedy="choose another label",
-                )
+            reader.found(
+                "RI102",
+                f"the node group label {label!r} is reserved",
+                (*here, "label"),
+                why="`cluster` always means all nodes, `node` all nodes as bare nodes",
+                remedy="choose another label",
             )
         elif label in groups:
-            findings.append(
-                document.finding(
-                    "RI102",
-                    f"node group {label!r} is declared twice",
-                    (*here, "label"),
-                    remedy="merge the two, or rename one",
-                )
+            reader.found(
+                "RI102",
+                f"node group {label!r} is declared twice",
+                (*here, "label"),
+                remedy="merge the two, or rename one",
             )
         elif not NAME.fullmatch(label):
-            findings.append(
-                document.finding(
-                    "RC105",
-                    f"{label!r} is not a node group label",
-                    (*here, "label"),
-                    remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-                )
+            reader.found(
+                "RC105",
+                f"{shown(label)} is not a node group label",
+                (*here, "label"),
+                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
             )
         else:
-            groups[label] = _group(label, config, num_nodes, document, here, findings)
-    return groups, findings
+            groups[label] = reader.group(label, config, here)
+    return groups, reader.findings
 
 
-def _group(
-    label: str,
-    config: NodeGroupConfig,
-    num_nodes: int | None,
-    document: Document,
-    path: Path,
-    findings: list[Finding],
-) -> NodeGroup:
-    ranks = _node_ranks(
-        config.node_ranks, num_nodes, f"node group {label!r}", document, (*path, "node_ranks"), findings
-    )
-    units = _hardware(label, config, ranks, document, (*path, "hardware"), findings)
-    environments = _environments(label, config.env_configs or (), ranks, num_nodes, document, path, findings)
-    return NodeGroup(
-        label=label,
-        node_ranks=tuple(ranks or ()),
-        hardware_type=config.hardware.type if config.hardware and not config.ignore_hardware else None,
-        hardware=units,
-        ignore_hardware=config.ignore_hardware,
-        environments=environments,
-    )
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Reads groups and collects what is wrong with them."""
 
+    num_nodes: int | None
+    document: Document
+    findings: list[Finding] = field(default_factory=list)
+    left: int = 2_000_000  # nodes and settings of nodes that may still be named, over all groups
 
-def _node_ranks(
-    value: Any, num_nodes: int | None, subject: str, document: Document, path: Path, findings: list[Finding]
-) -> list[int] | None:
-    """Ascending node ranks; None when they cannot be known."""
-    found: set[int] = set()
-    items = value if isinstance(value, list) else [value]
-    for index, item in enumerate(items):
-        here = (*path, index) if isinstance(value, list) else path
-        try:
-            pieces = parse_node_ranks(item)
-        except RankSyntaxError as error:
-            findings += place_problems(error, subject, document, here)
-            return None
-        if pieces is None:
-            return None if num_nodes is None else list(range(num_nodes))
-        for piece in pieces:
-            if num_nodes is not None and piece.last >= num_nodes:
-                findings.append(
-                    document.finding(
-                        "RI104",
-                        f"{subject}: node {piece.last} does not exist",
-                        here,
-                        why=f"there are {num_nodes} nodes, 0-{num_nodes - 1}",
-                        remedy="correct node_ranks, or raise num_nodes",
-                    )
-                )
+    def found(
+        self, code: str, what: str, path: Path, key: bool = False, why: str = "", remedy: str = ""
+    ) -> None:
+        self.findings.append(self.document.finding(code, what, path, key=key, why=why, remedy=remedy))
+
+    def group(self, label: str, config: NodeGroupConfig, path: Path) -> NodeGroup:
+        subject = f"node group {label!r}"
+        ranks = self._node_ranks(config.node_ranks, subject, (*path, "node_ranks"))
+        units = self._hardware(subject, config.hardware, ranks, (*path, "hardware"))
+        environments = self._environments(subject, config.env_configs or (), ranks, (*path, "env_configs"))
+        return NodeGroup(
+            label=label,
+            node_ranks=tuple(ranks or ()),
+            hardware_type=config.hardware.type if config.hardware and not config.ignore_hardware else None,
+            hardware=units,
+            ignore_hardware=config.ignore_hardware,
+            environments=environments,
+        )
+
+    def _spend(self, number: int, subject: str, path: Path) -> bool:
+        self.left -= number
+        if self.left < 0 <= self.left + number:  # said once
+            self.found(
+                "RL106", f"{subject}: too many nodes", path, remedy="name fewer nodes, groups or variables"
+            )
+        return self.left >= 0
+
+    def _node_ranks(self, value: Any, subject: str, path: Path) -> list[int] | None:
+        """Ascending node ranks; None when they cannot be known."""
+        found: set[int] = set()
+        for index, item in enumerate(value if isinstance(value, list) else [value]):
+            here = (*path, index) if isinstance(value, list) else path
+            try:
+                pieces = parse_node_ranks(item)
+            except RankSyntaxError as error:
+                self.findings += place_problems(error, subject, self.document, here)
                 return None
-            if len(piece) > 1_000_000:
-                findings.append(document.finding("RL106", f"{subject}: {len(piece):,} nodes", here))
-                return None
-            again = found.intersection(piece)
-            if again:
-                findings.append(
-                    document.finding(
+            if pieces is None:
+                known = self.num_nodes is not None and self._spend(self.num_nodes, subject, here)
+                return list(range(self.num_nodes or 0)) if known else None
+            for piece in pieces:
+                if not self._exists(piece, subject, here) or not self._spend(len(piece), subject, here):
+                    return None
+                again = found.intersection(piece)
+                if again:
+                    self.found(
                         "RI109",
                         f"{subject}: node {min(again)} is listed twice",
                         here,
                         remedy="list each node once",
                     )
-                )
-            found.update(piece)
-    if not found:
-        findings.append(document.finding("RL101", f"{subject}: no nodes", path, remedy="write 0, 0-3 or all"))
-        return None
-    return sorted(found)
+                found.update(piece)
+        if not found:
+            self.found("RL101", f"{subject}: no nodes", path, remedy="write 0, 0-3, `0,2` or all")
+            return None
+        return sorted(found)
 
+    def _exists(self, piece: Ranks, subject: str, path: Path) -> bool:
+        number = self.num_nodes
+        if number is None or piece.last < number:
+            return True
+        self.found(
+            "RI104",
+            f"{subject}: node {piece.last} does not exist",
+            path,
+            why="there is only node 0" if number == 1 else f"there are {number:,} nodes, 0-{number - 1}",
+            remedy="correct node_ranks, or use more nodes",
+        )
+        return False
 
-def _hardware(
-    label: str,
-    config: NodeGroupConfig,
-    ranks: list[int] | None,
-    document: Document,
-    path: Path,
-    findings: list[Finding],
-) -> tuple[HardwareUnit, ...]:
-    units: list[HardwareUnit] = []
-    if config.hardware is None:
-        return ()
-    for index, entry in enumerate(config.hardware.configs or ()):
-        here = (*path, "configs", index)
-        rank = entry.get("node_rank")
-        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
-            findings.append(
-                document.finding(
+    def _hardware(
+        self, subject: str, config: HardwareConfig | None, ranks: list[int] | None, path: Path
+    ) -> tuple[HardwareUnit, ...]:
+        if config is None:
+            return ()
+        units: list[HardwareUnit] = []
+        members = None if ranks is None else frozenset(ranks)
+        for index, entry in enumerate(config.configs or ()):
+            here = (*path, "configs", index)
+            rank = entry.get("node_rank")
+            if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+                given = "node_rank" in entry
+                self.found(
                     "RI107",
-                    f"node group {label!r}: a {config.hardware.type} without a node_rank",
-                    (*here, "node_rank") if "node_rank" in entry else here,
-                    remedy="add `node_rank: N`, the node it is attached to",
+                    f"{subject}: the node_rank of a {config.type} must be the number of a node"
+                    if given
+                    else f"{subject}: a {config.type} without a node_rank",
+                    (*here, "node_rank") if given else here,
+                    remedy="write `node_rank: N`, the node it is attached to",
                 )
-            )
-            continue
-        if ranks is not None and rank not in set(ranks):
-            findings.append(
-                document.finding(
+                continue
+            if members is not None and rank not in members:
+                self.found(
                     "RI105",
-                    f"node group {label!r}: a {config.hardware.type} on node {rank}, which is not in the group",
+                    f"{subject}: a {config.type} on node {rank}, which is not in the group",
                     (*here, "node_rank"),
-                    remedy=f"the group's nodes are {_short(ranks)}",
+                    why=_members(ranks),
+                    remedy=f"attach it to one of the group's nodes, or add {rank} to its node_ranks",
                 )
-            )
-            continue
-        for inner, reason in hardware_problems(config.hardware.type, entry):
-            findings.append(
-                document.finding(
-                    "RI107",
-                    f"node group {label!r}: {'.'.join(map(str, inner))} of this {config.hardware.type}: {reason}",
-                    (*here, *inner),
-                )
-            )
-        units.append(HardwareUnit.from_dict(entry))
-    return tuple(sorted(units, key=lambda unit: unit.node_rank))
+                continue
+            problems = hardware_problems(config.type, entry)
+            if _holds_nan(entry):
+                problems.append(((), "NaN is not a value", "write a number"))
+            for inner, reason, remedy in problems:
+                what = f"{subject}: {config.type} on node {rank}: {reason}"
+                self.found("RI107", what, (*here, *inner), key=bool(remedy and inner), remedy=remedy)
+            units.append(HardwareUnit.from_dict(entry))
+        return tuple(sorted(units, key=lambda unit: unit.node_rank))
 
-
-def _environments(
-    label: str,
-    configs: Sequence[EnvConfig],
-    ranks: list[int] | None,
-    num_nodes: int | None,
-    document: Document,
-    path: Path,
-    findings: list[Finding],
-) -> tuple[NodeEnvironment, ...]:
-    environments: list[NodeEnvironment] = []
-    taken: dict[tuple[int, str], str] = {}
-    for index, config in enumerate(configs):
-        here = (*path, "env_configs", index)
-        subject = f"node group {label!r}"
-        if config.node_ranks == "all":
-            nodes = ranks
-        else:
-            nodes = _node_ranks(
-                config.node_ranks, num_nodes, subject, document, (*here, "node_ranks"), findings
-            )
-        outside = sorted(set(nodes or ()) - set(ranks)) if ranks is not None else []
-        if outside:
-            findings.append(
-                document.finding(
+    def _environments(
+        self, subject: str, configs: Sequence[EnvConfig], ranks: list[int] | None, path: Path
+    ) -> tuple[NodeEnvironment, ...]:
+        environments: list[NodeEnvironment] = []
+        taken: dict[tuple[int, str], str] = {}
+        members = frozenset(ranks or ())
+        for index, config in enumerate(configs):
+            here = (*path, index)
+            nodes = (
+                ranks
+                if config.node_ranks == "all"
+                else self._node_ranks(config.node_ranks, subject, (*here, "node_ranks"))
+            ) or []
+            outside = [node for node in nodes if node not in members] if ranks is not None else []
+            if outside:
+                self.found(
                     "RI105",
                     f"{subject}: env_configs name node {outside[0]}, which is not in the group",
                     (*here, "node_ranks"),
-                    remedy=f"the group's nodes are {_short(ranks or [])}",
+                    why=_members(ranks),
+                    remedy=f"name only the group's nodes here, or add {outside[0]} to its node_ranks",
+                )
+                continue
+            variables = self._variables(subject, config, nodes, taken, (*here, "env_vars"))
+            environments.append(
+                NodeEnvironment(
+                    node_ranks=tuple(nodes),
+                    env_vars=tuple(variables.items()),
+                    python_interpreter_path=config.python_interpreter_path,
                 )
             )
-            continue
+        return tuple(environments)
+
+    def _variables(
+        self,
+        subject: str,
+        config: EnvConfig,
+        nodes: Sequence[int],
+        taken: dict[tuple[int, str], str],
+        path: Path,
+    ) -> dict[str, str]:
         variables: dict[str, str] = {}
-        for where, name, value in _variables(config.env_vars, (*here, "env_vars")):
+        for where, name, value in _each_variable(config.env_vars, path):
             problem = _variable_problem(name, value)
             if problem:
-                findings.append(document.finding("RC103", f"{subject}: {problem}", where))
+                self.found("RC103", f"{subject}: {problem}", where, key=True, remedy="quote it as text")
                 continue
-            text = document.text(where, value)
-            clash = [node for node in nodes or () if taken.get((node, name), text) != text]
+            if not self._spend(len(nodes), subject, where):
+                break
+            text = self.document.text(where, value)
+            clash = [node for node in nodes if taken.get((node, name), text) != text]
             if clash or variables.get(name, text) != text:
-                findings.append(
-                    document.finding(
-                        "RI106",
-                        f"{subject}: {name} is set twice on node {clash[0] if clash else (nodes or [0])[0]}",
-                        where,
-                        key=True,
-                        why="its two values differ",
-                        remedy="keep one",
-                    )
+                node = f" on node {clash[0]}" if clash else ""
+                self.found(
+                    "RI106",
+                    f"{subject}: {name} is set twice{node}",
+                    where,
+                    key=True,
+                    why="its two values differ",
+                    remedy="keep one of them",
                 )
             variables[name] = text
-            taken.update({(node, name): text for node in nodes or ()})
-        environments.append(
-            NodeEnvironment(
-                node_ranks=tuple(nodes or ()),
-                env_vars=tuple(variables.items()),
-                python_interpreter_path=config.python_interpreter_path,
-            )
-        )
-    return tuple(environments)
+            taken.update({(node, name): text for node in nodes})
+        return variables
 
 
-def _variables(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
+def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
     if isinstance(value, Mapping):
         return [((*path, name), name, item) for name, item in value.items()]
     return [
@@ -282,11 +292,18 @@ def _variables(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
 
 def _variable_problem(name: str, value: Any) -> str:
     if not name or "=" in name or "\0" in name:
-        return f"{name!r} is not a variable name"
+        return f"{shown(name)} is not a variable name"
     if value is None or isinstance(value, (dict, list)):
-        return f"{name} must be text or a number"
-    return f"{name} holds a NUL character" if "\0" in str(value) else ""
+        return f"the value of {name} must be text or a number"
+    return f"the value of {name} holds a NUL character" if "\0" in str(value) else ""
 
 
-def _short(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+def _members(ranks: Sequence[int] | None) -> str:
+    listed = ", ".join(map(str, (ranks or ())[:8])) + (", ..." if len(ranks or ()) > 8 else "")
+    return f"its nodes are {listed}" if len(ranks or ()) > 1 else f"its only node is {listed}"
+
+
+def _holds_nan(value: Any) -> bool:  # it equals nothing, not even itself, so plans could not be compared
+    if isinstance(value, Mapping):
+        return any(map(_holds_nan, value.values()))
+    return any(map(_holds_nan, value)) if isinstance(value, list) else value != value

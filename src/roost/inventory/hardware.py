@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roost.errors import ConfigurationError, Finding, looks_secret
+from roost.errors import ConfigurationError, Finding, Path, close_to, looks_secret, nearest
 
-_SCHEMAS: dict[str, Any] = {}
+_SCHEMAS: dict[str, tuple[Any, Any, frozenset[str]]] = {}  # schema, its validator, its fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,34 +53,53 @@ def register_hardware(type_name: str, schema: Any) -> None:
 
     A type nobody registered takes any fields.
     """
-    if _SCHEMAS.get(type_name, schema) is not schema:
+    from pydantic import TypeAdapter
+
+    if type_name in _SCHEMAS and _SCHEMAS[type_name][0] is not schema:
         raise ConfigurationError(
             Finding(
                 code="RI107", what=f"hardware type {type_name!r} is already registered with another schema"
             )
         )
-    _SCHEMAS[type_name] = schema
-
-
-def hardware_problems(type_name: str, entry: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], str]]:
-    """What a registered type has to say against an entry: (path inside it, reason) each."""
-    schema = _SCHEMAS.get(type_name)
-    if schema is None:
-        return []
-    from pydantic import TypeAdapter, ValidationError
-
-    adapter = TypeAdapter(schema)
-    known = set(adapter.json_schema().get("properties", ()))
-    data = (
-        dict(entry)
-        if "node_rank" in known
-        else {key: item for key, item in entry.items() if key != "node_rank"}
-    )
-    problems = [
-        ((key,), "unknown field; known: " + ", ".join(sorted(known))) for key in data if key not in known
-    ]
     try:
-        adapter.validate_python({key: item for key, item in data.items() if key in known})
+        adapter = TypeAdapter(schema)
+        known = frozenset(adapter.json_schema().get("properties", ()))
+    except Exception as error:  # pydantic has many ways to say no
+        raise ConfigurationError(
+            Finding(
+                code="RI107",
+                what=f"the schema of hardware type {type_name!r} cannot be used",
+                why=str(error).partition("\n")[0][:200],
+                remedy="give a pydantic model or a dataclass of plain fields",
+            )
+        ) from None
+    _SCHEMAS[type_name] = (schema, adapter, known)
+
+
+def hardware_problems(type_name: str, entry: Mapping[str, Any]) -> list[tuple[Path, str, str]]:
+    """What a registered type has to say against an entry: (path inside it, reason, remedy) each."""
+    if type_name not in _SCHEMAS:
+        return []
+    from pydantic import ValidationError
+
+    _, adapter, known = _SCHEMAS[type_name]
+    data = {key: item for key, item in entry.items() if key in known}
+    problems: list[tuple[Path, str, str]] = [
+        ((key,), f"unknown field {key!r}", nearest(key, known))
+        for key in entry
+        if key not in known and key != "node_rank"
+    ]
+    misspelt = {close_to(str(path[0]), known) for path, _, _ in problems}
+    try:
+        adapter.validate_python(data)
     except ValidationError as error:
-        problems += [(item["loc"], item["msg"]) for item in error.errors()]  # type: ignore[misc]
-    return problems  # type: ignore[return-value]
+        for item in error.errors(include_url=False, include_context=False, include_input=False)[:20]:
+            where = tuple(item["loc"])
+            name = ".".join(map(str, where))
+            if item["type"] != "missing":
+                problems.append((where, f"{name}: {item['msg'].removeprefix('Value error, ')}", ""))
+            elif name not in misspelt:
+                problems.append(((), f"{name} is missing", f"add `{name}: ...`"))
+    except Exception as error:  # a validator of the user's
+        problems.append(((), f"its schema raised {type(error).__name__}", ""))
+    return problems

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
-from roost.config.document import Document
+from roost.config.document import Document, load
 from roost.config.job import RESERVED_LABELS, split_labels
-from roost.errors import ConfigurationError, Finding, error_for, nearest
+from roost.errors import ConfigurationError, Finding, counted, error_for, nearest
 from roost.inventory.groups import NodeEnvironment, NodeGroup, build_groups
 from roost.inventory.nodes import Node
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
@@ -20,6 +22,16 @@ from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
 class Inventory:
     nodes: tuple[Node, ...]
     groups: Mapping[str, NodeGroup] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "groups", MappingProxyType(dict(self.groups)))
+
+    def __hash__(self) -> int:
+        return hash((self.nodes, frozenset(self.groups)))
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy does not pickle
+        return partial(Inventory, nodes=self.nodes, groups=dict(self.groups)), ()
 
     @classmethod
     def parse(cls, text: str) -> Inventory:
@@ -37,9 +49,9 @@ class Inventory:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Inventory:
-        from roost.inventory.reading import read_nodes
+        from roost.inventory.reading import read_mapping
 
-        return cls(nodes=read_nodes(Document(dict(data), "<inventory>")))
+        return cls(nodes=read_mapping(data, "<inventory>"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
@@ -51,7 +63,7 @@ class Inventory:
         """A new inventory with these node groups, given as in a config."""
         from roost.config.schema import ClusterConfig, validate
 
-        document = Document({"cluster": {"node_groups": list(node_groups or ())}})
+        document = load({"cluster": {"node_groups": _as_list(node_groups)}})
         config, findings = validate(ClusterConfig, document.data["cluster"], document, ("cluster",))
         if config is not None:
             inventory, more = self.with_groups(config.node_groups or (), document)
@@ -65,7 +77,14 @@ class Inventory:
         return replace(self, groups=groups), findings
 
     def limited(self, num_nodes: int) -> Inventory:
-        return self if num_nodes >= len(self.nodes) else replace(self, nodes=self.nodes[:num_nodes])
+        """The first `num_nodes` nodes, and of the groups what lies on them."""
+        if num_nodes >= len(self.nodes):
+            return self
+        groups = {label: group.limited(num_nodes) for label, group in self.groups.items()}
+        return Inventory(
+            nodes=self.nodes[:num_nodes],
+            groups={label: group for label, group in groups.items() if group.node_ranks},
+        )
 
     def resources(self, labels: Any = None) -> Resources:
         """What resource ranks count through these groups, in the order written."""
@@ -135,4 +154,13 @@ class Inventory:
         return sum(node.accelerators.count for node in self.nodes)
 
     def __str__(self) -> str:
-        return f"{len(self.nodes)} nodes, {self.num_accelerators} accelerators"
+        return f"{counted(len(self.nodes), 'node')}, {counted(self.num_accelerators, 'accelerator')}"
+
+
+def _as_list(node_groups: Any) -> Any:
+    """As a config holds them; a list of OmegaConf's becomes a plain one."""
+    if type(node_groups).__module__.startswith("omegaconf"):
+        from omegaconf import OmegaConf
+
+        return OmegaConf.to_container(node_groups, resolve=True)
+    return list(node_groups) if isinstance(node_groups, Sequence) else node_groups

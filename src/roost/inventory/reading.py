@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from roost.config.document import Document, parse
+from roost.config.document import Document
+from roost.config.plain import plain_mapping
 from roost.config.schema import Count, Rank, Section, Text, validate
-from roost.errors import ConfigurationError, Finding, error_for
+from roost.errors import ConfigurationError, Finding, counted, error_for, shown
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 
 MAX_NODES = 200_000
@@ -23,7 +25,7 @@ class AcceleratorEntry(Section):
     count: Annotated[Rank, Field(le=4096)]
     type: str = "nvidia_gpu"
     model: Text = ""
-    memory_gib: Annotated[float, Field(gt=0)] | None = None
+    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,6 +51,10 @@ class InventoryFile(Section):
 
 def parse_shape(text: str) -> tuple[Node, ...]:
     nodes: list[Node] = []
+    if not isinstance(text, str):
+        raise ConfigurationError(
+            Finding(code="RI101", what=f"a cluster is described by text such as 4x8, not {shown(text)}")
+        )
     for piece in text.split(","):
         match = _SHAPE.fullmatch(piece)
         if match is None:
@@ -74,11 +80,15 @@ def uniform_nodes(
     cpus: int | None = None,
     first: int = 0,
 ) -> tuple[Node, ...]:
+    if not (isinstance(num_nodes, int) and isinstance(accelerators, int)):
+        raise ConfigurationError(
+            Finding(code="RI101", what=f"a cluster of {shown(num_nodes)} nodes of {shown(accelerators)} each")
+        )
     if num_nodes < 1 or accelerators < 0 or first + num_nodes > MAX_NODES:
         raise ConfigurationError(
             Finding(
                 code="RI101",
-                what=f"a cluster of {first + num_nodes:,} nodes of {accelerators:,}",
+                what=f"a cluster of {counted(first + num_nodes, 'node')} of {accelerators:,} accelerators each",
                 remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 or more accelerators each",
             )
         )
@@ -90,6 +100,18 @@ def uniform_nodes(
     return tuple(Node(rank=rank, cpus=cpus, accelerators=held) for rank in range(first, first + num_nodes))
 
 
+def read_mapping(data: Any, name: str) -> tuple[Node, ...]:
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(
+            Finding(
+                code="RI101",
+                what=f"{name}: an inventory is a mapping with `nodes`, not {type(data).__name__}",
+                remedy="write nodes: [{accelerators: 8}, ...]",
+            )
+        )
+    return read_nodes(Document(plain_mapping(data, ("nodes",), ("nodes",), 5 * MAX_NODES), name))
+
+
 def read_nodes(document: Document) -> tuple[Node, ...]:
     entries, findings = validate(InventoryFile, document.data, document, ())
     if entries is None:
@@ -98,7 +120,7 @@ def read_nodes(document: Document) -> tuple[Node, ...]:
         raise ConfigurationError(
             document.finding(
                 "RI101",
-                f"an inventory of {len(entries.nodes)} nodes",
+                f"an inventory of {counted(len(entries.nodes), 'node')}",
                 ("nodes",),
                 remedy=f"list between 1 and {MAX_NODES:,} nodes",
             )
@@ -130,18 +152,16 @@ def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
             raise ConfigurationError(
                 Finding(code="RC004", what=f"{path}: larger than {MAX_FILE_BYTES:,} bytes")
             )
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(
-            Finding(code="RC001", what=f"{path}: cannot be read", why=str(error)[:200])
+            Finding(
+                code="RC001",
+                what=f"{path}: cannot be read",
+                why=getattr(error, "strerror", None) or str(error)[:200],
+                remedy="check the path and that it holds JSON",
+            )
         ) from None
-    if not isinstance(data, dict):
-        raise ConfigurationError(
-            Finding(code="RI101", what=f"{path}: an inventory is a mapping with `nodes`")
-        )
-    return read_nodes(Document(data, str(path)))
-
-
-__all__ = ["parse", "parse_shape", "read_inventory_file", "read_nodes", "uniform_nodes"]
+    return read_mapping(data, str(path))

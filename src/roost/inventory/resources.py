@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from roost.errors import counted
 from roost.inventory.nodes import Node
 
 BARE_NODE = "node"
@@ -63,6 +64,10 @@ class Resources:
 
     def __str__(self) -> str:
         if not self.total:
-            return f"{self.place} has none"
+            return f"{self.place} {self.has} none"
         ranks = f"0-{self.total - 1}" if self.total > 1 else "0"
-        return f"{self.place} has {self.total} {self.noun}{'s' * (self.total > 1)} ({ranks})"
+        return f"{self.place} {self.has} {counted(self.total, self.noun)} ({ranks})"
+
+    @property
+    def has(self) -> str:
+        return "has" if len(self.labels) < 2 else "together have"

@@ -7,7 +7,8 @@ from enum import Enum
 from typing import Any
 
 from roost.config.job import ComponentRule, Job, read_job
-from roost.errors import Finding, Path, PlacementError, RoostError, error_for, nearest
+from roost.errors import Finding, Path, PlacementError, RoostError, counted, error_for, nearest
+from roost.inventory.groups import build_groups
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.placement import Placement
@@ -41,7 +42,10 @@ class ComponentPlacement:
         self._strategies: dict[str, PlacementStrategy] = {}
         self._ranks: dict[str, list[int]] = {}
         self._placements: dict[str, tuple[Placement, ...]] = {}
-        self._compile()
+        self._broken: set[Path] | None = None
+        self._left = 50_000 + 64 * (len(self.inventory.nodes) + self.inventory.num_accelerators)
+        if "RI108" not in {finding.code for finding in self.findings}:
+            self._compile()
         if any(finding.severity == "error" for finding in self.findings):
             raise error_for(self.findings)
 
@@ -53,48 +57,52 @@ class ComponentPlacement:
             self.findings.append(
                 document.finding(
                     "RI108",
-                    f"the job asks for {wanted} nodes, the cluster has {len(inventory.nodes)}",
+                    f"the job asks for {counted(wanted, 'node')}, the cluster has {len(inventory.nodes):,}",
                     ("cluster", "num_nodes"),
                     remedy="lower num_nodes, or use a larger cluster",
                 )
             )
+            _, problems = build_groups(self.job.groups, wanted, document, ("cluster", "node_groups"))
+            self.findings += problems  # where things go on the nodes there are would be no news
+            return inventory
         elif wanted is not None and wanted < len(inventory.nodes):
             self.findings.append(
                 document.finding(
                     "RW105",
-                    f"the job uses {wanted} of {len(inventory.nodes)} nodes",
+                    f"the job uses {wanted} of the cluster's {counted(len(inventory.nodes), 'node')}",
                     ("cluster", "num_nodes"),
-                    why="num_nodes says so; the first ones are taken",
+                    why=f"num_nodes says so; {'node 0 is' if wanted == 1 else 'the first ones are'} taken",
+                    remedy="raise num_nodes to use more",
                 )
             )
             inventory = inventory.limited(wanted)
+        if not self.job.groups:
+            return inventory
         grouped, problems = inventory.with_groups(self.job.groups, document)
         self.findings += problems
-        if problems and not self.job.groups:
-            return inventory
-        return grouped if self.job.groups else inventory
+        return grouped
 
     # -- how a rule becomes a strategy; model-parallel placement overrides this --------------------------
 
     def _compile(self) -> None:
-        broken = {finding.path[:3] for finding in self.findings if finding.severity == "error"}
         first_of: dict[Path, str] = {}  # components of one rule share its work and its placements
         for name, rule in self.job.rules.items():
-            if any(self._group_broken(label) for label in rule.labels) or rule.path[:3] in broken:
-                continue
             twin = first_of.setdefault(rule.path, name)
             if twin != name:
-                for table in (self._strategies, self._ranks, self._placements):
-                    if twin in table:
+                if twin in self._placements and self._afford(rule, len(self._placements[twin])):
+                    for table in (self._strategies, self._ranks, self._placements):
                         table[name] = table[twin]  # type: ignore[index, assignment]
+                continue
+            if self._is_broken(rule):
                 continue
             resources = self._resources(rule)
             if resources is None:
                 continue
-            shares = spread(rule, resources, self.job.document)
+            shares = spread(rule, resources, self.job.document, self._left)
             self.findings += shares.findings
             if any(finding.severity == "error" for finding in shares.findings):
                 continue
+            self._left -= len(shares.processes)
             strategy: PlacementStrategy
             if resources.bare:
                 strategy = NodePlacementStrategy([held[0] for held in shares.processes], rule.labels or None)
@@ -102,11 +110,30 @@ class ComponentPlacement:
                 strategy = FlexiblePlacementStrategy(shares.processes, rule.labels or None)
             self._place(rule, strategy, shares.ranks)
 
-    def _group_broken(self, label: str) -> bool:
-        return any(
-            finding.severity == "error" and finding.path[:2] == ("cluster", "node_groups")
-            for finding in self.findings
-        ) and label not in ("cluster", "node")
+    def _is_broken(self, rule: ComponentRule) -> bool:
+        """Whether something is already said against the rule or one of its groups."""
+        if self._broken is None:
+            paths = [finding.path for finding in self.findings if finding.severity == "error"]
+            self._broken = {path[:3] for path in paths}
+            for path in paths:
+                if path[:2] == ("cluster", "node_groups") and len(path) > 2:
+                    self._broken.add((self.job.groups[int(path[2])].label.strip(),))
+        return rule.path[:3] in self._broken or any((label,) in self._broken for label in rule.labels)
+
+    def _afford(self, rule: ComponentRule, count: int) -> bool:
+        self._left -= count
+        if self._left < 0:
+            self.findings.append(
+                self.job.document.finding(
+                    "RL106",
+                    f"{rule.name}: {counted(count, 'process')} more are too many",
+                    rule.path[:3],
+                    key=True,
+                    why="a cluster of this size takes no more than the components before it have",
+                    remedy="check for a digit too many",
+                )
+            )
+        return self._left >= 0
 
     def _resources(self, rule: ComponentRule) -> Resources | None:
         resources = self.inventory.resources(rule.labels)
@@ -159,16 +186,21 @@ class ComponentPlacement:
     @property
     def placement_mode(self) -> PlacementMode:
         """Collocated when all hold the same resources, disaggregated when none share, hybrid otherwise."""
-        held = [
-            {(place.cluster_node_rank, *place.hardware) for place in placements}
-            for placements in self._placements.values()
-        ]
-        if all(one == held[0] for one in held):
-            return PlacementMode.COLLOCATED
+        robots = {label for label, group in self.inventory.groups.items() if group.hardware_type}
         devices = [
-            {(place.cluster_node_rank, device) for place in placements for device in place.hardware or (-1,)}
+            {
+                (
+                    place.cluster_node_rank,
+                    place.node_group_label if place.node_group_label in robots else "",
+                    rank,
+                )
+                for place in placements
+                for rank in place.hardware or (-1,)  # a bare node
+            }
             for placements in self._placements.values()
         ]
+        if all(held == devices[0] for held in devices):
+            return PlacementMode.COLLOCATED
         disjoint = sum(map(len, devices)) == len(set().union(*devices))
         return PlacementMode.DISAGGREGATED if disjoint else PlacementMode.HYBRID
 

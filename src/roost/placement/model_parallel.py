@@ -7,7 +7,7 @@ from typing import Any
 
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks
-from roost.errors import RoostError, nearest
+from roost.errors import RoostError, counted, nearest, shown
 from roost.placement.component import ComponentPlacement, PlacementMode
 from roost.placement.spread import spread
 from roost.placement.strategies import PackedPlacementStrategy
@@ -36,6 +36,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
 
     def _compile(self) -> None:
         self._mode: PlacementMode | None = None
+        self._read: dict[tuple[str, ...], int | None] = {}
         self._held: dict[str, tuple[Ranks, frozenset[tuple[int, int]]]] = {}
         for name in self.job.rules:
             if name not in KNOWN:
@@ -45,9 +46,15 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                     name,
                     remedy=nearest(name, KNOWN),
                 )
-        for name in ("actor", "rollout"):
-            if name not in self.job.rules and not self.findings:
-                self._complain("RM101", f"model-parallel placement needs {name!r}", name)
+        if not any(finding.severity == "error" for finding in self.findings):
+            for name in ("actor", "rollout"):
+                if name not in self.job.rules:
+                    self._complain(
+                        "RM101",
+                        f"model-parallel placement needs {name!r}",
+                        name,
+                        remedy=f"place {name} as well, or use ComponentPlacement for a job without it",
+                    )
         for name, rule in self.job.rules.items():
             if name in KNOWN:
                 self._consecutive(rule)
@@ -64,29 +71,31 @@ class ModelParallelComponentPlacement(ComponentPlacement):
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
         rule = self.job.rules.get(name)
         path = rule.path if rule else ("cluster", "component_placement")
-        self.findings.append(self.job.document.finding(code, what, path, why=why, remedy=remedy))
+        named = rule is None or code == "RM101"  # the name is the problem, not the ranks
+        self.findings.append(
+            self.job.document.finding(
+                code, what, path[:3] if named else path, key=named, why=why, remedy=remedy
+            )
+        )
 
     def _consecutive(self, rule: ComponentRule) -> None:
-        if rule.path[:3] in {finding.path[:3] for finding in self.findings if finding.severity == "error"}:
-            return None
-        try:
-            resources = self._resources(rule)
-        except RoostError as error:
-            return self._blame(rule, error)
+        resources = None if self._is_broken(rule) else self._resources(rule)
         if resources is None:
             return None
         if resources.bare:
             return self._complain(
                 "RP104",
-                f"{rule.name}: {resources.place} has no accelerators",
+                f"{rule.name}: {resources.place} {resources.has} no accelerators",
                 rule.name,
                 why="model-parallel components hold accelerators",
+                remedy="place it through a group that has some",
             )
-        shares = spread(rule, resources, self.job.document)
+        shares = spread(rule, resources, self.job.document, self._left)
         self.findings += shares.findings
         ranks = shares.ranks
         if not ranks or any(finding.severity == "error" for finding in shares.findings):
             return None
+        self._left -= len(shares.processes)
         if ranks[-1] - ranks[0] + 1 != len(ranks):
             return self._complain(
                 "RM102",
@@ -102,19 +111,25 @@ class ModelParallelComponentPlacement(ComponentPlacement):
     # -- sizes ---------------------------------------------------------------------------------------
 
     def _size(self, *path: str) -> int | None:
+        if path not in self._read:  # the actor's sizes are asked for by others too
+            self._read[path] = self._read_size(path)
+        return self._read[path]
+
+    def _read_size(self, path: tuple[str, ...]) -> int | None:
         value: Any = self.job.document.data
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
         if value is None:
             return None
-        if isinstance(value, str) and value.isascii() and value.isdecimal():
-            value = int(value[:9])
+        if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdecimal():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             self.findings.append(
                 self.job.document.finding(
                     "RM104",
-                    f"{'.'.join(path)} must be a whole number of at least 1, not {value!r}"[:200],
+                    f"{'.'.join(path)} must be a whole number of at least 1, not {shown(value)}",
                     path,
+                    remedy="write a number, such as 2",
                 )
             )
             return 1
@@ -190,10 +205,10 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         held, sizes, rule = self._held[name][0], self._sizes[name], self.job.rules[name]
         world = len(held)
         if sizes.width > world or world % sizes.width:
-            reason = "are more than" if sizes.width > world else "do not divide"
+            reason = "is more than" if sizes.width > world else "does not divide"
             return self._complain(
                 "RM104",
-                f"{name}: {sizes} = {sizes.width} {reason} its {world} accelerators",
+                f"{name}: {sizes} = {sizes.width} {reason} its {counted(world, 'accelerator')}",
                 name,
                 remedy=f"use a multiple of {sizes.width} accelerators, or smaller sizes",
             )
@@ -210,6 +225,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                             f"actor's TP {actor_tp} is not a multiple of rollout's TP {width}",
                             name,
                             why="collocated shards must meet on one accelerator",
+                            remedy="choose one that divides the other",
                         )
                     stride = actor_tp // width
         try:

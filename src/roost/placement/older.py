@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from roost.errors import Finding, PlacementError
+from roost.config.ranks import Ranks
+from roost.errors import Finding, PlacementError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement
-from roost.placement.strategies import PackedPlacementStrategy, PlacementStrategy, inventory_of
+from roost.placement.strategies import PackedPlacementStrategy, PlacementStrategy, inventory_of, whole
 
 
 def _refuse(code: str, what: str, remedy: str = "") -> PlacementError:
@@ -41,11 +42,11 @@ def _first_rank(inventory: Inventory, node: int, gpu: int) -> int:
     """The resource rank of a node's accelerator, which must exist."""
     if not 0 <= node < len(inventory.nodes):
         raise _refuse(
-            "RP101", f"master_node {node} does not exist", f"there are {len(inventory.nodes)} nodes"
+            "RP101", f"master_node {node} does not exist", f"stay within {Ranks(0, len(inventory.nodes) - 1)}"
         )
     held = inventory.nodes[node].accelerators.count
     if not 0 <= gpu < max(1, held):
-        raise _refuse("RP101", f"master_gpu {gpu} does not exist on node {node}", f"it has {held}")
+        raise _refuse("RP101", f"master_gpu {gpu} does not exist on node {node}", f"that node has {held}")
     return sum(other.accelerators.count for other in inventory.nodes[:node]) + gpu
 
 
@@ -54,8 +55,8 @@ def _end_of(inventory: Inventory, node: int, num_nodes: int) -> int:
     if num_nodes < 1 or node + num_nodes > len(inventory.nodes):
         raise _refuse(
             "RP101",
-            f"{num_nodes} nodes from node {node} on do not exist",
-            f"there are {len(inventory.nodes)} nodes",
+            f"there are not {num_nodes} nodes from node {node} on",
+            f"the cluster has {counted(len(inventory.nodes), 'node')}",
         )
     return sum(other.accelerators.count for other in inventory.nodes[: node + num_nodes])
 
@@ -71,8 +72,11 @@ class FromMaster(_Older):
     ) -> None:
         if (num_nodes is None) == (num_processes is None):
             raise _refuse("RP105", "give exactly one of num_nodes and num_processes")
-        self.master_node, self.master_gpu = master_node, master_gpu
-        self.num_nodes, self.num_processes, self.width = num_nodes, num_processes, num_gpus_per_process
+        self.master_node = whole("master_node", master_node, 0)
+        self.master_gpu = whole("master_gpu", master_gpu, 0)
+        self.num_nodes = None if num_nodes is None else whole("num_nodes", num_nodes, 1)
+        self.num_processes = None if num_processes is None else whole("num_processes", num_processes, 1)
+        self.width = whole("num_gpus_per_process", num_gpus_per_process, 1)
 
     def packed(self, inventory: Inventory) -> PackedPlacementStrategy:
         start = _first_rank(inventory, self.master_node, self.master_gpu)
@@ -91,7 +95,7 @@ class FineGrainedPackedPlacementStrategy(FromMaster):
     def __init__(self, master_node: int = 0, master_gpu: int = 0, num_gpus: int | None = None) -> None:
         if num_gpus is None:
             raise _refuse("RP105", "num_gpus is missing")
-        super().__init__(master_node, master_gpu, num_processes=num_gpus)
+        super().__init__(master_node, master_gpu, num_processes=whole("num_gpus", num_gpus, 1))
 
 
 class ChunkedPlacementStrategy(_Older):
@@ -100,14 +104,17 @@ class ChunkedPlacementStrategy(_Older):
     needs_isolation = True
 
     def __init__(self, num_gpus_per_process: int) -> None:
-        self.width = num_gpus_per_process
+        self.width = whole("num_gpus_per_process", num_gpus_per_process, 1)
 
     def packed(self, inventory: Inventory) -> PackedPlacementStrategy:
         total = inventory.num_accelerators
-        whole = total - total % self.width if self.width > 0 else 0
-        if not whole:
-            raise _refuse("RP104", f"the cluster's {total} accelerators hold no chunk of {self.width}")
-        return PackedPlacementStrategy(0, whole - 1, self.width)
+        used = total - total % self.width
+        if not used:
+            raise _refuse(
+                "RP104",
+                f"a chunk of {self.width} is more than the cluster's {counted(total, 'accelerator')}",
+            )
+        return PackedPlacementStrategy(0, used - 1, self.width)
 
 
 class StridedPlacementStrategy(_Older):
@@ -118,8 +125,10 @@ class StridedPlacementStrategy(_Older):
     def __init__(
         self, master_node: int = 0, num_nodes: int = 1, stride: int = 1, num_gpus_per_process: int = 1
     ) -> None:
-        self.master_node, self.num_nodes = master_node, num_nodes
-        self.stride, self.width = stride, num_gpus_per_process
+        self.master_node = whole("master_node", master_node, 0)
+        self.num_nodes = whole("num_nodes", num_nodes, 1)
+        self.stride = whole("stride", stride, 1)
+        self.width = whole("num_gpus_per_process", num_gpus_per_process, 1)
 
     def packed(self, inventory: Inventory) -> PackedPlacementStrategy:
         start = _first_rank(inventory, self.master_node, 0)

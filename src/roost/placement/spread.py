@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from roost.config.document import Document
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, Segment
-from roost.errors import Finding
+from roost.errors import Finding, counted
 from roost.inventory.resources import Resources
-
-MAX_PROCESSES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +24,17 @@ class Spread:
         return sorted({rank for held in self.processes for rank in held})
 
 
-def spread(rule: ComponentRule, resources: Resources, document: Document) -> Spread:
-    """Spread a component's processes over its resources; what cannot be is a finding."""
+def spread(rule: ComponentRule, resources: Resources, document: Document, most: int) -> Spread:
+    """Spread a component's processes, at most `most`, over its resources; what cannot be is a finding."""
     processes: list[range] = []
     findings: list[Finding] = []
     if not resources.total:
         findings.append(
             document.finding(
                 "RP104",
-                f"{rule.name}: nothing to place on, {resources.place} has no such resource",
+                f"{rule.name}: nothing to place on, {resources} of its hardware",
                 rule.path,
-                remedy="check the group's nodes and hardware",
+                remedy="list the hardware under `configs`, or place through another group",
             )
         )
         return Spread(processes, findings)
@@ -47,13 +45,14 @@ def spread(rule: ComponentRule, resources: Resources, document: Document) -> Spr
             findings.append(_beyond(rule, segment, held, resources, document))
             continue
         count = len(held) if segment.processes is None else len(segment.processes)
-        if following + count > MAX_PROCESSES:
+        if following + count > most:
             findings.append(
                 document.finding(
                     "RL106",
-                    f"{rule.name}: {following + count:,} processes",
+                    f"{rule.name}: {following + count:,} processes are too many",
                     rule.path,
-                    remedy=f"at most {MAX_PROCESSES:,}",
+                    why=f"a cluster of this size takes {most:,} more",
+                    remedy="check for a digit too many",
                     part=(segment.start, segment.length),
                 )
             )
@@ -90,19 +89,22 @@ def _beyond(
         if sixty:
             return document.finding(
                 "RP108",
-                f"{rule.name}: resource {held.first} does not exist",
+                f"{rule.name}: {resources.noun} {held.first} does not exist",
                 rule.path,
-                why=f"{resources}; if {sixty}:{rest:02d} was written, YAML turned it into {held.first}",
-                remedy=f'quote the placement: "{sixty}:{rest}"',
+                why=f"{resources}; YAML turns an unquoted {sixty}:{rest} into {held.first}",
+                remedy=f'if {sixty}:{rest} was meant, quote it: "{sixty}:{rest}"',
             )
     last = resources.total - 1
-    within = f"use {Ranks(held.first, last)}" if held.first <= last else f"stay within 0-{last}"
+    within = f"use {Ranks(held.first, last)}" if held.first <= last else f"stay within {Ranks(0, last)}"
+    where = (
+        "use a larger cluster" if resources.labels in ((), ("cluster",), ("node",)) else "enlarge the group"
+    )
     return document.finding(
         "RP101",
-        f"{rule.name}: resource {held.last} does not exist",
+        f"{rule.name}: {resources.noun} {held.last} does not exist",
         rule.path,
         why=f"{resources}",
-        remedy=f"{within}, or {'more nodes' if resources.bare else 'a larger cluster'}",
+        remedy=f"{within}, or {where if len(resources.labels) < 2 else 'name more groups'}",
         part=part,
     )
 
@@ -116,10 +118,10 @@ def _divide(
             return [
                 document.finding(
                     "RP102",
-                    f"{rule.name}: {count} processes on {size} nodes would have to span nodes",
+                    f"{rule.name}: {counted(count, 'process')} on {counted(size, 'node')} would have to span nodes",
                     rule.path,
                     why="a process runs on one node",
-                    remedy=f"use {count} nodes, or at least {size} processes",
+                    remedy=f"use {counted(count, 'node')}, or at least {counted(size, 'process')}",
                     part=part,
                 )
             ]
@@ -127,9 +129,9 @@ def _divide(
             return [
                 document.finding(
                     "RW101",
-                    f"{rule.name}: {count} processes over {size} nodes is uneven",
+                    f"{rule.name}: {count} processes over {size} nodes are uneven",
                     rule.path,
-                    why=f"{count % size} of the nodes take {count // size + 1}, the rest {count // size}",
+                    why=f"the first {_nodes_take(count % size)} {count // size + 1}, the rest {count // size}",
                     remedy=f"{count - count % size} or {count + size - count % size} processes would be even",
                     part=part,
                 )
@@ -140,10 +142,10 @@ def _divide(
         return [
             document.finding(
                 "RP103",
-                f"{rule.name}: {count} processes cannot share {size} {resources.noun}s evenly",
+                f"{rule.name}: {count} processes cannot share {counted(size, resources.noun)} evenly",
                 rule.path,
                 why="one of the two counts must divide the other",
-                remedy="use " + " or ".join(_suggestions(held, first, count, resources.total)),
+                remedy="use " + ", or ".join(_suggestions(held, first, count, resources.total)),
                 part=part,
             )
         ]
@@ -160,9 +162,13 @@ def _suggestions(held: Ranks, first: int, count: int, total: int) -> list[str]:
     lower = next(number for number in range(count - 1, 0, -1) if fits(number))
     upper = next(number for number in range(count + 1, count + size + 1) if fits(number))
     found = [f"{held}:{Ranks(first, first + number - 1)}" for number in (lower, upper)]
-    for wider in sorted(range(1, total - held.first + 1), key=lambda other: abs(other - size))[:64]:
-        if wider % count == 0 or count % wider == 0:
-            other = Ranks(held.first, held.first + wider - 1)
-            found.append(f"{other}:{Ranks(first, first + count - 1)}")
-            break
+    for away in range(1, 64):  # the nearest first; further than that is no help
+        for other in (size + away, size - away):
+            if 1 <= other <= total - held.first and (other % count == 0 or count % other == 0):
+                wider = Ranks(held.first, held.first + other - 1)
+                return [*found, f"{wider}:{Ranks(first, first + count - 1)}"]
     return found
+
+
+def _nodes_take(number: int) -> str:
+    return "node takes" if number == 1 else f"{number} nodes take"

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from roost.errors import Finding, PlacementError
+from roost.config.ranks import Ranks
+from roost.errors import Finding, PlacementError, counted, shown
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement, make_placements
@@ -27,9 +28,9 @@ def _refuse(code: str, what: str, why: str = "", remedy: str = "") -> PlacementE
     return PlacementError(Finding(code=code, what=what, why=why, remedy=remedy))
 
 
-def _whole(name: str, value: Any, least: int) -> int:
+def whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise _refuse("RP105", f"{name} must be a whole number of at least {least}, not {value!r}")
+        raise _refuse("RP105", f"{name} must be a whole number of at least {least}, not {shown(value)}")
     return value
 
 
@@ -52,7 +53,7 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
     if resources.bare or not resources.total:
         raise _refuse(
             "RP104",
-            f"{resources.place} has no hardware to place on",
+            f"{resources.place} {resources.has} no hardware to place on",
             remedy="use NodePlacementStrategy for bare nodes, or a group with accelerators",
         )
     assignments: list[Assignment] = []
@@ -83,7 +84,7 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
                 code="RP101",
                 what=f"{_several(beyond)} would hold resources that do not exist",
                 why=f"{resources}",
-                remedy=f"stay within 0-{resources.total - 1}",
+                remedy=f"stay within {Ranks(0, resources.total - 1)}",
             )
         )
     if torn:
@@ -119,7 +120,7 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]]) -> Fi
     return Finding(
         code="RP102",
         what=f"process {process} would span nodes {first.node.rank} and {last.node.rank} (resources {held}){others}",
-        why=f"node {first.node.rank} holds ranks {first.first}-{first.first + first.count - 1}, "
+        why=f"node {first.node.rank} holds {Ranks(first.first, first.first + first.count - 1)}, "
         f"and a process runs on one node",
         remedy=remedy,
     )
@@ -136,10 +137,10 @@ class PackedPlacementStrategy(PlacementStrategy):
         stride: int = 1,
         node_group: Any = None,
     ) -> None:
-        self.start = _whole("start_hardware_rank", start_hardware_rank, 0)
-        self.end = _whole("end_hardware_rank", end_hardware_rank, 0)
-        self.per_process = _whole("num_hardware_per_process", num_hardware_per_process, 1)
-        self.stride = _whole("stride", stride, 1)
+        self.start = whole("start_hardware_rank", start_hardware_rank, 0)
+        self.end = whole("end_hardware_rank", end_hardware_rank, 0)
+        self.per_process = whole("num_hardware_per_process", num_hardware_per_process, 1)
+        self.stride = whole("stride", stride, 1)
         self.node_group = node_group
         if self.end < self.start:
             raise _refuse(
@@ -153,7 +154,7 @@ class PackedPlacementStrategy(PlacementStrategy):
             ends = [f"{self.start}-{self.start + size - 1}" for size in (low, high) if size]
             raise _refuse(
                 "RP103",
-                f"{count} resources ({self.start}-{self.end}) do not divide into blocks of {block}",
+                f"{counted(count, 'resource')} ({Ranks(self.start, self.end)}) cannot be cut into blocks of {block}",
                 why=f"a block is stride {self.stride} x {self.per_process} per process",
                 remedy=f"use {' or '.join(ends)}",
             )
@@ -208,10 +209,14 @@ class FlexiblePlacementStrategy(PlacementStrategy):
             if isinstance(ranks, range) and ranks and ranks.start >= 0 and ranks.step > 0:
                 sorted_lists.append(ranks)  # already whole, distinct and ascending
                 continue
+            if not isinstance(ranks, Sequence) or isinstance(ranks, str):
+                raise _refuse(
+                    "RP105", f"process {process}'s ranks must be a list of ranks, not {shown(ranks)}"
+                )
             if not ranks:
                 raise _refuse("RP105", f"process {process} has no ranks", remedy="give it at least one")
             for rank in ranks:
-                _whole(f"process {process}'s ranks", rank, 0)
+                whole(f"process {process}'s ranks", rank, 0)
             if len(set(ranks)) < len(ranks):
                 raise _refuse(
                     "RP105",
@@ -232,7 +237,7 @@ class NodePlacementStrategy(PlacementStrategy):
         self.node_group = node_group_label
         if not node_ranks:
             raise _refuse("RP105", "node_ranks is empty", remedy="name a node for each process")
-        self.node_ranks = sorted(_whole("node_ranks", rank, 0) for rank in node_ranks)
+        self.node_ranks = sorted(whole("node_ranks", rank, 0) for rank in node_ranks)
 
     def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
         resources = inventory_of(cluster).nodes_as_resources(self.node_group)
@@ -240,5 +245,10 @@ class NodePlacementStrategy(PlacementStrategy):
 
     def assign(self, resources: Resources) -> list[Assignment]:
         if self.node_ranks[-1] >= resources.total:
-            raise _refuse("RP101", f"node {self.node_ranks[-1]} does not exist", why=f"{resources}")
+            raise _refuse(
+                "RP101",
+                f"node {self.node_ranks[-1]} does not exist",
+                why=f"{resources}",
+                remedy=f"stay within {Ranks(0, resources.total - 1)}",
+            )
         return [(resources.slots[rank], ()) for rank in self.node_ranks]

@@ -1,0 +1,219 @@
+"""`${...}` in a configuration. OmegaConf resolves it; how much it may expand is bounded here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from roost.config.plain import SECTIONS
+from roost.config.yaml_text import Positions
+from roost.errors import ConfigurationError, Finding, Path, error_for, shown
+
+MAX_TEXT = 1_000  # of one text with interpolations
+MAX_IN_TEXT = 20
+MAX_STEPS = 700  # references in the document, and references followed
+MAX_RESULT = 20_000  # characters, or values of a mapping referred to
+
+
+class _TooMuch(Exception):
+    pass
+
+
+def interpolations(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every text that needs resolving, with its path."""
+    if isinstance(value, str):
+        if "${" in value or value == "???":
+            yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from interpolations(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from interpolations(item, (*path, index))
+
+
+def resolve(
+    data: dict[str, Any], positions: Positions, around: Mapping[str, Any] | None = None, at: Path = ()
+) -> tuple[dict[str, Any], Positions]:
+    """Replace interpolations in the sections roost reads. Only those of `cluster` must resolve.
+
+    A part of a larger configuration resolves inside it: `data` stands in `around` under the path `at`.
+    """
+    wanted = [found for section in SECTIONS for found in interpolations(data.get(section), (section,))]
+    if not wanted:
+        return data, positions
+    findings: list[Finding] = []
+    root = _Root(_placed(data, around, at) if around is not None else data)
+    answers: list[tuple[Path, Any]] = []
+    for path, text in wanted:
+        if len(answers) + len(findings) > MAX_STEPS:
+            findings.append(_problem(path, text, "the job holds too many interpolations", positions))
+            break
+        try:
+            if _excessive(text):
+                raise _TooMuch(f"it holds more than {MAX_IN_TEXT} references or {MAX_TEXT:,} characters")
+            answers.append((path, root.at(at + path)))
+        except Exception as error:  # whatever a resolver raises, it is the configuration that is wrong
+            if path[0] == "cluster":
+                findings.append(_problem(path, text, _reason(error), positions))
+    if findings:
+        raise error_for(findings)
+    texts = dict(positions.texts)
+    for path, value in answers:
+        texts.pop(path, None)
+        data = _with(data, path, value)
+    return data, Positions(positions.keys, positions.values, texts)
+
+
+def _problem(path: Path, text: str, reason: str, positions: Positions) -> Finding:
+    missing = text == "???"
+    return Finding(
+        code="RC006",
+        what=f"{path[-1]}: a value is required here" if missing else f"cannot resolve {shown(text)}",
+        why="" if missing else reason,
+        remedy="write the value" if missing else "define what it refers to, or write the value",
+        path=path,
+        where=positions.values.get(path) or positions.keys.get(path),
+    )
+
+
+def _reason(error: Exception) -> str:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return first.split(f"{_TooMuch.__name__} raised while resolving interpolation: ")[-1][:200]
+
+
+def _excessive(text: str) -> bool:
+    return len(text) > MAX_TEXT or text.count("${") > MAX_IN_TEXT
+
+
+def _placed(data: dict[str, Any], around: Mapping[str, Any], at: Path) -> dict[str, Any]:
+    return _with(dict(around), at, data) if at else data
+
+
+def _with(root: Any, path: Path, value: Any) -> Any:
+    """A copy of the containers on the way to `path`, which now holds `value`."""
+    if not path:
+        return value
+    copy: Any = root.copy()
+    copy[path[0]] = _with(root[path[0]], path[1:], value)
+    return copy
+
+
+class _Root:
+    """A configuration inside OmegaConf. Sections it refuses, which roost does not read, are left out."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        from omegaconf import OmegaConf
+
+        self.config: Any = OmegaConf.create({})
+        self.left = MAX_STEPS
+        for key, value in sorted(data.items(), key=lambda entry: entry[0] not in SECTIONS):
+            try:
+                self.config[key] = self._ready(value, 0)
+            except Exception as error:
+                if isinstance(error, _TooMuch) or key in SECTIONS:
+                    self.config[key] = self._ready(value, 0, parseable=_parses)
+        self._watch(self.config)
+
+    def _ready(self, value: Any, depth: int, parseable: Any = None) -> Any:
+        """What OmegaConf accepts. References beyond the bounds become missing values."""
+        if depth > 100:
+            raise ValueError("nested too deep")
+        if isinstance(value, dict):
+            return {key: self._ready(item, depth + 1, parseable) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._ready(item, depth + 1, parseable) for item in value]
+        if isinstance(value, str) and "${" in value:
+            self.left -= value.count("${")
+            usable = self.left > 0 and not _excessive(value) and (parseable is None or parseable(value))
+            return value if usable else "???"
+        if value is None or isinstance(value, (str, int, float, bool)):
+            return value
+        raise TypeError(type(value).__name__)
+
+    def _watch(self, node: Any) -> None:
+        """Count the references followed: a few lines that refer to each other can mean gigabytes."""
+        from omegaconf import DictConfig, ListConfig
+
+        if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
+            return
+        follow = node.resolve_parse_tree
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.left -= max(1, str(kwargs["node"]._value()).count("${"))
+            if self.left < -MAX_STEPS:
+                raise _TooMuch(f"it refers to other values more than {MAX_STEPS:,} times over")
+            found = follow(*args, **kwargs)
+            if isinstance(found, str) and len(found) > MAX_RESULT:
+                raise _TooMuch(f"it becomes longer than {MAX_RESULT:,} characters")
+            return found
+
+        node.__dict__["resolve_parse_tree"] = counted
+        keys: Any = node.keys() if isinstance(node, DictConfig) else range(len(node))
+        for key in keys:
+            self._watch(node._get_node(key))
+
+    def at(self, path: Path) -> Any:
+        value = self.config
+        for step in path:
+            value = value[step]
+        return self._plain(value, [MAX_RESULT], 0)
+
+    def _plain(self, value: Any, left: list[int], depth: int) -> Any:
+        from omegaconf import DictConfig, ListConfig
+
+        left[0] -= 1
+        if left[0] < 0 or depth > 100:
+            raise _TooMuch(f"it becomes more than {MAX_RESULT:,} values, or contains itself")
+        if isinstance(value, DictConfig):
+            return {str(key): self._plain(value[key], left, depth + 1) for key in value}
+        if isinstance(value, ListConfig):
+            return [self._plain(value[index], left, depth + 1) for index in range(len(value))]
+        if value is None or isinstance(value, (str, int, float, bool)):
+            return value
+        raise TypeError(f"it becomes {type(value).__name__}, which is not plain data")
+
+
+def _parses(text: str) -> bool:
+    from omegaconf import OmegaConf
+
+    try:
+        OmegaConf.create({"text": text})
+    except Exception:
+        return False
+    return True
+
+
+def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path]:
+    """A `DictConfig`'s data as written, the configuration it is part of, and its path in it."""
+    from omegaconf import OmegaConf
+
+    if not OmegaConf.is_dict(config):
+        raise ConfigurationError(
+            Finding(code="RC103", what=f"a job is a mapping of sections, not {type(config).__name__}")
+        )
+    try:
+        data: Any = OmegaConf.to_container(config, resolve=False)
+        if config._get_parent() is None:
+            return _mapping(data), None, ()
+        whole: Any = OmegaConf.to_container(config._get_root(), resolve=False)
+        at: list[str | int] = []
+        node = config
+        while node._get_parent() is not None:
+            at.insert(0, node._key())
+            node = node._get_parent()
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            Finding(code="RC006", what="the configuration cannot be read", why=_reason(error))
+        ) from None
+    return _mapping(data), _mapping(whole), tuple(at)
+
+
+def _mapping(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):  # a missing value, or an interpolation as a whole
+        raise ConfigurationError(
+            Finding(code="RC103", what="the configuration has no sections", remedy="start with `cluster:`")
+        )
+    return data

@@ -1,0 +1,145 @@
+"""`key=value` overrides on a configuration, in Hydra's spelling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from roost.config.plain import SECTIONS
+from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
+from roost.errors import ConfigurationError, Finding, Path, Span, dotted, error_for, nearest, shown
+
+_LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
+_SPELLING = "write overrides as section.key=value"
+
+
+def overridden(
+    data: dict[str, Any], positions: Positions, overrides: Sequence[str]
+) -> tuple[dict[str, Any], Positions]:
+    """`a.b=value` sets, `+a.b=value` and `++a.b=value` also where nothing was, `~a.b` deletes."""
+    positions = Positions(dict(positions.keys), dict(positions.values), dict(positions.texts))
+    findings: list[Finding] = []
+    for override in overrides:
+        try:
+            data = _apply(override, data, positions)
+        except ConfigurationError as error:
+            findings += error.findings
+    if findings:
+        raise error_for(findings)
+    return data, positions
+
+
+def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[str, Any]:
+    if not isinstance(override, str):
+        what = f"an override is text, not {type(override).__name__}"
+        raise ConfigurationError(Finding(code="RC007", what=what, remedy=_SPELLING))
+    line = Span(source="<override>", line=1, column=1, length=max(1, len(override)), excerpt=override)
+
+    def fail(what: str, remedy: str = _SPELLING, part: tuple[int, int] | None = None) -> ConfigurationError:
+        where = line if part is None else line.part(*part)
+        return ConfigurationError(Finding(code="RC007", what=what, remedy=remedy, where=where))
+
+    mark = re.match(r"(\+\+|\+|~)?", override)[0]  # type: ignore[index]
+    target, equals, text = override[len(mark) :].partition("=")
+    name = target.strip()
+    place = (len(mark) + len(target) - len(target.lstrip()), len(name))
+    if _LINE_BREAK.search(override) or not (equals or mark == "~") or not name:
+        raise fail(f"{shown(override)} is not an override")
+    steps: list[str | int] = list(re.sub(r"\[(\w+)\]", r".\1", name).split("."))
+    if len(steps) > MAX_DEPTH or any(not str(step).strip() or set(str(step)) & set("[]") for step in steps):
+        raise fail(f"{shown(name)} is not a path of keys", part=place)
+    if steps[0] not in data and steps[0] not in SECTIONS and not mark:
+        raise fail(f"there is no section {shown(steps[0])}", _typo(str(steps[0]), data, override), place)
+    root = here = dict(data)  # containers on the way are copied, never changed
+    for depth, step in enumerate(steps):
+        around = dotted(tuple(steps[:depth]))
+        if isinstance(here, list):
+            if not re.fullmatch("[0-9]{1,9}", str(step), re.ASCII) or int(step) >= len(here):
+                raise fail(f"{shown(step)} is not one of the {len(here)} entries of {around}", part=place)
+            steps[depth] = step = int(step)
+        elif not isinstance(here, dict):
+            raise fail(f"{around} is a value, so it has no key {shown(step)}", part=place)
+        if depth < len(steps) - 1:
+            inner: Any = here[step] if isinstance(here, list) else here.get(str(step))  # type: ignore[index]
+            inner = {} if inner is None else inner.copy() if isinstance(inner, (dict, list)) else inner
+            here[step] = inner  # type: ignore[index]
+            here = inner
+    path, last = tuple(steps), steps[-1]
+    there = isinstance(here, list) or last in here
+    if mark == "~":
+        if not there:
+            raise fail(f"{name} is not there to delete", nearest(str(last), map(str, here)), place)
+        _forget(positions, path, here[last])  # type: ignore[index]
+        if isinstance(here, list):
+            _close_gap(positions, path, here)
+        here.pop(last)  # type: ignore[arg-type]
+        return root
+    value, found = _value(text, override, line)
+    if there:
+        _forget(positions, path, here[last])  # type: ignore[index]
+    for where, span in found.keys.items():
+        positions.keys[path + where] = span
+    for where, span in found.values.items():
+        positions.values[path + where] = span
+    for where, raw in found.texts.items():
+        positions.texts[path + where] = raw
+    positions.keys[path] = line.part(*place)
+    here[last] = value  # type: ignore[index]
+    return root
+
+
+def _typo(step: str, data: dict[str, Any], override: str) -> str:
+    return f"{nearest(step, {*map(str, data), 'cluster'})}; to add a section write +{override[:40]}"
+
+
+def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
+    """The value in YAML, and where its parts stand in the override."""
+    shift = len(override) - len(text)
+
+    def moved(span: Span) -> Span:
+        return line.part(span.column - 1 + shift, span.length)
+
+    try:
+        value, found, problems = read_yaml(text, line.source)
+    except ConfigurationError as error:
+        problems = list(error.findings)
+    if problems:
+        raise error_for(
+            [
+                replace(problem, path=(), where=moved(problem.where) if problem.where else line)
+                for problem in problems
+            ]
+        )
+    keys = {where: moved(span) for where, span in found.keys.items()}
+    values = {where: moved(span) for where, span in found.values.items()}
+    return value, Positions(keys, values, found.texts)
+
+
+def _paths(path: Path, value: Any) -> Iterator[Path]:
+    yield path
+    entries = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for step, item in entries:
+        yield from _paths((*path, step), item)
+
+
+def _forget(positions: Positions, path: Path, value: Any) -> None:
+    if not positions.values and not positions.keys:
+        return
+    for where in _paths(path, value):
+        for table in (positions.keys, positions.values, positions.texts):
+            table.pop(where, None)  # type: ignore[attr-defined]
+
+
+def _close_gap(positions: Positions, path: Path, items: list[Any]) -> None:
+    """The entries after a deleted one move up, and so does where they were written."""
+    level, gone = len(path) - 1, int(path[-1])
+    for index in range(gone + 1, len(items)):
+        for where in _paths((*path[:-1], index), items[index]):
+            for table in (positions.keys, positions.values, positions.texts):
+                if where in table:
+                    moved = (*where[:level], index - 1, *where[level + 1 :])
+                    table[moved] = table.pop(where)  # type: ignore

@@ -1,0 +1,83 @@
+"""Objects a program hands in, as plain data: dicts, lists and scalars, of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from roost.config.yaml_text import MAX_DEPTH, MAX_VALUES
+from roost.errors import ConfigurationError, Finding, Path, dotted
+
+# The sections roost reads; the rest belongs to the user's training code.
+SECTIONS = ("cluster", "actor", "rollout", "inference", "reward", "critic", "algorithm")
+_LARGEST = 10**18
+
+
+def plain_mapping(
+    source: Mapping[Any, Any],
+    sections: Collection[str] = SECTIONS,
+    checked: Collection[str] = ("cluster",),
+    max_values: int = 4 * MAX_VALUES,
+) -> dict[str, Any]:
+    """A copy of these sections as plain data; what else there is may hold anything, of any size.
+
+    In the `checked` sections a value that no file could hold is an error.
+    """
+    count = 0
+
+    def plain(value: Any, path: Path, strict: bool) -> Any:
+        nonlocal count
+        count += 1
+        if len(path) > MAX_DEPTH or count > max_values:
+            raise ConfigurationError(
+                Finding(
+                    code="RC004",
+                    what=f"more than {max_values:,} values"
+                    if count > max_values
+                    else f"nested more than {MAX_DEPTH} levels deep",
+                    path=path[:3],
+                    remedy="does it contain itself?",
+                )
+            )
+        if isinstance(value, Mapping):
+            return {
+                name: plain(item, (*path, name), strict)
+                for name, item in ((_key(key, path), item) for key, item in value.items())
+            }
+        if isinstance(value, (list, tuple)):
+            return [plain(item, (*path, index), strict) for index, item in enumerate(value)]
+        return _scalar(value, path) if strict else value
+
+    return {
+        name: plain(value, (name,), name in checked) if name in sections else value
+        for name, value in ((_key(key, ()), value) for key, value in source.items())
+    }
+
+
+def _key(key: Any, path: Path) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, int) and abs(key) < _LARGEST:
+        return str(key)
+    raise _wrong("a key must be text", path)
+
+
+def _scalar(value: Any, path: Path) -> Any:
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if hasattr(value, "__index__"):  # whatever counts as a whole number, such as numpy's
+        number = int(value.__index__())
+        if abs(number) < _LARGEST:
+            return number
+        raise _wrong("a number of too many digits", path)
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    raise _wrong(f"{type(value).__name__} is not plain data", path)
+
+
+def _wrong(what: str, path: Path) -> ConfigurationError:
+    place = f"{dotted(path)}: " if path else ""
+    remedy = "use text, numbers, booleans, lists and mappings"
+    return ConfigurationError(Finding(code="RC103", what=f"{place}{what}", path=path, remedy=remedy))
