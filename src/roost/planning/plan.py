@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from roost.errors import Finding
@@ -63,7 +64,17 @@ class Plan:
 
     inventory: Inventory
     components: Mapping[str, ComponentPlan]
-    findings: tuple[Finding, ...] = field(default=(), compare=True)
+    findings: tuple[Finding, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy does not pickle
+        parts = dict(self.components)
+        return partial(Plan, inventory=self.inventory, components=parts, findings=self.findings), ()
 
     def devices_of(self, placement: Placement) -> Iterator[Device]:
         group = self.inventory.groups.get(placement.node_group_label)
@@ -123,7 +134,7 @@ class Plan:
                         for p in component.members
                     ],
                 ]
-                for name, component in self.components.items()
+                for name, component in sorted(self.components.items())
             ],
         ]
         text = json.dumps(decisions, separators=(",", ":"), ensure_ascii=True)

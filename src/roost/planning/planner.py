@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from roost.errors import Finding
@@ -37,12 +36,9 @@ def plan(
         )
         for name in placed.components
     }
-    planned = Plan(
-        inventory=replace(inventory, groups=MappingProxyType(groups)), components=MappingProxyType(components)
-    )
+    planned = Plan(inventory=replace(inventory, groups=groups), components=components)
     findings = tuple(map(_without_source_text, [*placed.findings, *check(planned)]))
-    object.__setattr__(planned, "findings", findings)  # still being made: nobody has seen it yet
-    return planned
+    return replace(planned, findings=findings)
 
 
 def _without_source_text(finding: Finding) -> Finding:
