@@ -11,7 +11,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "roost.errors": ("ConfigurationError", "Finding", "PlacementError", "RoostError"),
+    "roost.engine.cluster": ("Cluster",),
+    "roost.engine.embedded": ("embedded",),
+    "roost.engine.group": ("WorkerGroup",),
+    "roost.engine.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
+    "roost.engine.result": ("GroupResult",),
+    "roost.engine.scatter": ("scatter",),
+    "roost.engine.worker": ("Worker",),
+    "roost.errors": (
+        "CallTimeout",
+        "ClusterError",
+        "ConfigurationError",
+        "Finding",
+        "LaunchError",
+        "PlacementError",
+        "ReservationError",
+        "RoostError",
+        "WorkerDied",
+        "WorkerError",
+        "WorkerRaised",
+    ),
     "roost.inventory": (
         "AcceleratorType",
         "Inventory",
@@ -40,7 +59,26 @@ _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
-    from roost.errors import ConfigurationError, Finding, PlacementError, RoostError
+    from roost.engine.cluster import Cluster
+    from roost.engine.embedded import embedded
+    from roost.engine.group import WorkerGroup
+    from roost.engine.managers import CollectiveManager, NodeManager, WorkerManager, running_jobs
+    from roost.engine.result import GroupResult
+    from roost.engine.scatter import scatter
+    from roost.engine.worker import Worker
+    from roost.errors import (
+        CallTimeout,
+        ClusterError,
+        ConfigurationError,
+        Finding,
+        LaunchError,
+        PlacementError,
+        ReservationError,
+        RoostError,
+        WorkerDied,
+        WorkerError,
+        WorkerRaised,
+    )
     from roost.inventory import (
         AcceleratorType,
         Inventory,

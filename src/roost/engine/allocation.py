@@ -1,0 +1,46 @@
+"""One actor of a plain class, with its environment set before the class is loaded."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray import cloudpickle
+
+from roost.inventory.accelerators import accelerator_kind
+
+
+def variables_for(env_vars: Mapping[str, str], kind: str, devices: list[str]) -> dict[str, str]:
+    """What the caller asks for; the accelerator's own variable unless they set it themselves."""
+    visible = accelerator_kind(kind).visible(devices) if devices else {}
+    return {**visible, **{name: str(value) for name, value in env_vars.items()}}
+
+
+def allocated_actor(cls: type) -> Any:
+    """A Ray actor class with the methods of `cls`; the real object is made inside, after the environment."""
+
+    def start(self: Any, variables: dict[str, str], program: bytes) -> None:
+        os.environ.update(variables)
+        made, args, kwargs = cloudpickle.loads(program)
+        self._inner = made(*args, **kwargs)
+
+    body: dict[str, Any] = {"__init__": start, "__module__": __name__}
+    for name, method in inspect.getmembers(cls, callable):
+        if not name.startswith("__"):
+            body[name] = _forwarded(name, inspect.iscoroutinefunction(method))
+    return ray.remote(type(cls.__name__, (), body))
+
+
+def _forwarded(name: str, is_async: bool) -> Any:
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._inner, name)(*args, **kwargs)
+
+    async def forward_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return await getattr(self._inner, name)(*args, **kwargs)
+
+    chosen = forward_async if is_async else forward
+    chosen.__name__ = name
+    return chosen

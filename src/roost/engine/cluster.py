@@ -1,0 +1,143 @@
+"""The cluster a program runs on: live on Ray, or inline in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from roost.config.document import Document, load
+from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
+from roost.errors import ClusterError, Finding, error_for
+from roost.inventory.inventory import Inventory
+from roost.inventory.nodes import Node
+
+if TYPE_CHECKING:
+    from roost.engine.group import LaunchOrder, WorkerGroup
+
+
+class Cluster:
+    """Connects, finds out what is there, and starts workers.
+
+    `Cluster(num_nodes=2)` or `Cluster(cluster_cfg=cfg.cluster)` in the driver; `Cluster()` attaches to the job
+    that is running. With `inline=True` or ROOST_INLINE set, everything happens in this process.
+    """
+
+    NAMESPACE: ClassVar[str] = "roost"
+
+    job: str
+    inventory: Inventory
+    master_addr: str
+    master_port: int
+
+    def __new__(cls, *args: Any, inline: bool | str | None = None, **kwargs: Any) -> Cluster:
+        if cls is not Cluster:
+            return super().__new__(cls)
+        if inline or (inline is None and os.environ.get("ROOST_INLINE")):
+            from roost.engine.inline import InlineCluster
+
+            return super().__new__(InlineCluster)
+        from roost.engine.live import LiveCluster
+
+        return super().__new__(LiveCluster)
+
+    def __init__(
+        self,
+        num_nodes: int | None = None,
+        cluster_cfg: Any = None,
+        *,
+        address: str | None = None,
+        job: str | None = None,
+        timeout: float = 300.0,
+        inline: bool | str | None = None,
+    ) -> None:
+        raise NotImplementedError
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return self.inventory.nodes
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.inventory.nodes)
+
+    @property
+    def num_accelerators(self) -> int:
+        return self.inventory.num_accelerators
+
+    @property
+    def master_ip(self) -> str:
+        return self.master_addr
+
+    def start_group(self, order: LaunchOrder) -> WorkerGroup:
+        """Start the workers of an order; used by `launch`."""
+        raise NotImplementedError
+
+    def attach_group(self, name: str) -> WorkerGroup:
+        """A group of this job that is running."""
+        raise NotImplementedError
+
+    def allocate(
+        self,
+        cls: type,
+        worker_name: str,
+        node_id: int,
+        gpu_id: int | None,
+        env_vars: Mapping[str, str] | None = None,
+        cls_args: Sequence[Any] = (),
+        cls_kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """One actor of a plain class, pinned to a node and an accelerator; returns its handle."""
+        raise NotImplementedError
+
+    def shutdown(self) -> None:
+        """End what this process started. May be called twice."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def check_device(self, node_id: int, gpu_id: int | None) -> None:
+        """Refuse a node or accelerator that does not exist, saying what does."""
+        if isinstance(node_id, bool) or not isinstance(node_id, int) or not 0 <= node_id < self.num_nodes:
+            listed = "; ".join(f"{node}: {node.accelerators.count} accelerators" for node in self.nodes[:8])
+            raise ClusterError(
+                Finding(code="RE114", what=f"node {node_id!r} does not exist", why=f"there are {listed}")
+            )
+        count = self.nodes[node_id].accelerators.count
+        if gpu_id is not None and not 0 <= gpu_id < count:
+            has = f"accelerators 0-{count - 1}" if count else "no accelerators"
+            raise ClusterError(
+                Finding(
+                    code="RE114",
+                    what=f"accelerator {gpu_id!r} does not exist on {self.nodes[node_id]}",
+                    why=f"it has {has}",
+                    remedy="pass gpu_id=None for a process without one",
+                )
+            )
+
+
+def read_cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
+    """`cfg.cluster`, or a whole config that has one."""
+    document = load(cluster_cfg)
+    section = document.data.get("cluster", document.data)
+    wrapped = Document({"cluster": section}, document.name, document.positions)
+    config, findings = validate(ClusterConfig, section, wrapped, ("cluster",), OLDER_KEYS)
+    if config is None:
+        raise error_for(findings)
+    return config, wrapped
+
+
+def with_groups(inventory: Inventory, config: ClusterConfig | None, document: Document | None) -> Inventory:
+    if config is None or document is None or not config.node_groups:
+        return inventory
+    grouped, findings = inventory.with_groups(config.node_groups, document)
+    if findings:
+        raise error_for(findings)
+    return grouped

@@ -1,0 +1,150 @@
+"""Connecting to Ray, once, and only to the Ray that was meant."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from dataclasses import dataclass
+
+import ray
+
+from roost.engine.embedded import EmbeddedCluster, own_cluster_address
+from roost.errors import ClusterError, Finding, render
+from roost.inventory.inventory import Inventory
+
+MINIMUM_RAY = (2, 49)
+NAMESPACE = "roost"
+log = logging.getLogger("roost")
+
+
+@dataclass(slots=True)
+class Connection:
+    """How this process reached Ray, and what it must undo."""
+
+    address: str
+    ours: bool  # we called ray.init, so we may call ray.shutdown
+    embedded: EmbeddedCluster | None = None
+
+    def close(self) -> None:
+        if self.ours and ray.is_initialized():
+            ray.shutdown()
+        if self.embedded is not None:
+            self.embedded.stop()
+        self.ours, self.embedded = False, None
+
+
+def job_namespace(job: str) -> str:
+    return f"{NAMESPACE}.{job}"
+
+
+def connect(
+    address: str | None, namespace: str, num_nodes: int | None, *, may_start: bool = True
+) -> Connection:
+    """The connection there is already, or: the address given, RAY_ADDRESS, this user's Ray, an embedded one."""
+    check_version(ray.__version__)
+    if ray.is_initialized():
+        return Connection(_fitting_connection(address), ours=False)
+    started: EmbeddedCluster | None = None
+    target = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+    if not target:
+        if not may_start:
+            raise ClusterError(
+                Finding(
+                    code="RE101",
+                    what="there is no Ray to attach to",
+                    why="no address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
+                    remedy="pass address=..., or set RAY_ADDRESS",
+                )
+            )
+        started = EmbeddedCluster(os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1))
+        target = started.start()
+    try:
+        context = ray.init(
+            address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
+        )
+    except BaseException as error:
+        if started is not None:
+            started.stop()
+        if not isinstance(error, Exception):
+            raise
+        raise ClusterError(
+            Finding(
+                code="RE101",
+                what=f"cannot connect to Ray at {target}",
+                why=str(error).splitlines()[0][:300] if str(error) else type(error).__name__,
+                remedy="is the head running (`ray start --head`), and the address right and reachable from here?",
+            )
+        ) from error
+    reached = context.address_info.get("gcs_address") or target
+    warn_if_open(reached)
+    return Connection(reached, ours=True, embedded=started)
+
+
+def _this_machine(num_nodes: int) -> Inventory:
+    """As many nodes as asked for, each with what Ray finds here."""
+    from ray._private.accelerators import (
+        NvidiaGPUAcceleratorManager,
+    )  # Ray's own detection, no better public one
+
+    found = NvidiaGPUAcceleratorManager.get_current_node_num_accelerators()
+    return Inventory.uniform(num_nodes, found if num_nodes == 1 else 0)
+
+
+def check_version(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers < MINIMUM_RAY:
+        raise ClusterError(
+            Finding(
+                code="RE102",
+                what=f"Ray {version} is too old",
+                why="pinning a reservation to nodes needs Ray 2.49",
+                remedy="pip install -U 'ray>=2.49', on every node",
+            )
+        )
+
+
+def _fitting_connection(address: str | None) -> str:
+    context = ray.get_runtime_context()
+    namespace, reached = context.namespace, context.gcs_address
+    if not (namespace == NAMESPACE or namespace.startswith(f"{NAMESPACE}.") or _anonymous(namespace)):
+        raise ClusterError(
+            Finding(
+                code="RE103",
+                what=f"the program already called ray.init(namespace={namespace!r})",
+                why=f"roost keeps its actors in the namespace {NAMESPACE!r}",
+                remedy=f"call ray.init(namespace={NAMESPACE!r}), or leave ray.init to roost.Cluster",
+            )
+        )
+    if address is not None and address not in ("auto", reached):
+        raise ClusterError(
+            Finding(
+                code="RE103",
+                what=f"the program is connected to Ray at {reached}, not at {address}",
+                remedy="call ray.shutdown() first, or leave the address out",
+            )
+        )
+    return str(reached)
+
+
+def _anonymous(namespace: str) -> bool:
+    """Ray gives a connection without a namespace a random one, of the shape of a UUID."""
+    return len(namespace) == 36 and namespace.count("-") == 4
+
+
+def warn_if_open(address: str) -> None:
+    """A Ray others can reach runs anyone's code unless it asks for a token."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if local or os.environ.get("RAY_AUTH_MODE", "").lower() == "token":
+        return
+    finding = Finding(
+        code="RW201",
+        what=f"Ray at {address} takes commands from anyone who can reach it",
+        why="it is on the network, and token authentication is off",
+        remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
+    )
+    log.warning("%s", render([finding]))

@@ -1,0 +1,202 @@
+"""A real Ray of several nodes on this machine, with virtual accelerators.
+
+It listens on loopback only, on ports nobody uses, in a directory of its own, so it never meets another Ray.
+A child process runs it: Ray's signal handlers stay out of the caller, and when the caller dies, however it
+dies, the child reads the end of its input and takes everything down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from roost.errors import ClusterError, Finding, looks_secret
+from roost.inventory.accelerators import accelerator_kind
+from roost.inventory.inventory import Inventory
+from roost.inventory.nodes import Node
+
+INDEX_LABEL = "roost-index"
+TYPE_LABEL = "roost-accelerator"
+LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the network
+START_WITHIN = 60.0  # seconds, and as many again for each further node
+STOP_WITHIN = 30.0
+
+
+class EmbeddedCluster:
+    """`with embedded("2x4") as address:`, or `start()` and `stop()`."""
+
+    def __init__(self, shape: str | Inventory) -> None:
+        self.inventory = shape if isinstance(shape, Inventory) else Inventory.parse(shape)
+        self.address = ""
+        self._child: subprocess.Popen[str] | None = None
+        self._directory = ""
+
+    def start(self) -> str:
+        if self._child is not None:
+            return self.address
+        # Unix socket paths are short, so this lies directly in the temporary directory.
+        self._directory = tempfile.mkdtemp(prefix="roost-")
+        log = Path(self._directory) / "embedded.log"
+        with log.open("w") as errors:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "roost.engine.embedded", self._directory],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=_environment_for_nodes(),
+                start_new_session=True,  # Ctrl-C is for the caller, who then stops us in order
+            )
+        try:
+            assert self._child.stdin
+            assert self._child.stdout
+            self._child.stdin.write(json.dumps([_node_args(node) for node in self.inventory.nodes]) + "\n")
+            self._child.stdin.flush()
+            answer = _read_line(self._child.stdout, START_WITHIN * (1 + len(self.inventory.nodes)))
+        except BaseException as error:
+            self._fail_or_raise(error, log)
+        if not answer:
+            self._fail_or_raise(EOFError("it ended while starting"), log)
+        self.address = answer.strip()
+        # Ray reads the mode when it connects: this process must agree with the nodes.
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        return self.address
+
+    def _fail_or_raise(self, error: BaseException, log: Path) -> None:
+        last = (log.read_text().strip().splitlines() or [""])[-1][:300]
+        self.stop()
+        if not isinstance(error, Exception):
+            raise error
+        raise ClusterError(
+            Finding(
+                code="RE101",
+                what=f"the embedded Ray of {self.inventory} did not start",
+                why=f"{error}; {last}" if last else str(error),
+                remedy="is the machine out of memory, or full of other Rays? try fewer nodes",
+            )
+        ) from error
+
+    def stop(self) -> None:
+        """End every process of this Ray. May be called twice."""
+        child, self._child = self._child, None
+        if child is not None:
+            _disconnect(self.address)
+            assert child.stdin
+            assert child.stdout
+            child.stdin.close()
+            try:
+                child.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            child.stdout.close()
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = ""
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def embedded(shape: str | Inventory) -> EmbeddedCluster:
+    """A real Ray on this machine, of a shape such as `2x4` or `1x8:A800,1x0`."""
+    return EmbeddedCluster(shape)
+
+
+def _disconnect(address: str) -> None:
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized() and ray.get_runtime_context().gcs_address == address:
+        ray.shutdown()
+
+
+def _read_line(stream: IO[str], timeout: float) -> str:
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        if not selector.select(timeout):
+            raise TimeoutError(f"it was not ready in {timeout:g} s")
+    return stream.readline()
+
+
+def _node_args(node: Node) -> dict[str, Any]:
+    held = node.accelerators
+    arguments: dict[str, Any] = {"num_cpus": node.cpus or os.cpu_count() or 1, "num_gpus": 0}
+    labels, resources = {INDEX_LABEL: str(node.rank)}, {}
+    if sys.platform == "linux":  # elsewhere only 127.0.0.1 is set up
+        arguments["node_ip_address"] = LOOPBACK
+    if held.count:
+        labels[TYPE_LABEL] = held.type
+        resource = accelerator_kind(held.type).ray_resource
+        if resource == "GPU":
+            arguments["num_gpus"] = held.count
+        else:
+            resources[resource] = held.count
+        if held.model:
+            resources[f"accelerator_type:{held.model}"] = held.count
+    return {**arguments, "labels": labels, "resources": resources}
+
+
+def _environment_for_nodes() -> dict[str, str]:
+    """What the nodes' processes inherit: none of our secrets, and settings for a slow or busy machine."""
+    kept = {
+        name: value for name, value in os.environ.items() if name.startswith("RAY_") or not looks_secret(name)
+    }
+    for name in ("RAY_ADDRESS", "ROOST_JOB", "ROOST_NODE_RANK"):
+        kept.pop(name, None)
+    return {"RAY_raylet_start_wait_time_s": "120", "RAY_AUTH_MODE": "disabled", **kept}
+
+
+def own_cluster_address() -> str | None:
+    """The address of a Ray this user started on this machine, by Ray's own note of it."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    try:
+        if note.stat().st_uid != os.getuid():
+            return None  # somebody else's
+        return note.read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _run(directory: str) -> None:
+    """The child: start the nodes it is told of, say the address, and end with its input."""
+    from ray.cluster_utils import Cluster as RayCluster
+
+    head, *others = json.loads(sys.stdin.readline())
+    say = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever Ray prints goes to the log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cluster = RayCluster(
+        initialize_head=True,
+        head_node_args={
+            **head,
+            "temp_dir": directory,
+            "include_dashboard": False,
+            "dashboard_agent_listen_port": 0,  # any free one
+        },
+    )
+    try:
+        for node in others:
+            cluster.add_node(wait=False, **node)
+        cluster.wait_for_nodes(timeout=120)
+        say.write(cluster.address + "\n")
+        say.flush()
+        sys.stdin.read()  # until whoever started us ends
+    finally:
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    _run(sys.argv[1])

@@ -1,0 +1,230 @@
+"""Worker groups: many processes called like one object. Works the same on Ray and inline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from roost.config.schema import NAME
+from roost.engine.result import GroupResult
+from roost.engine.scatter import Scattered
+from roost.errors import Finding, LaunchError, WorkerError, nearest
+from roost.placement.placement import Placement
+from roost.placement.strategies import NodePlacementStrategy, PackedPlacementStrategy, PlacementStrategy
+
+if TYPE_CHECKING:
+    from roost.engine.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrder:
+    """Everything a launch needs, decided."""
+
+    name: str
+    cls: type
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    placements: tuple[Placement, ...]
+    methods: frozenset[str]
+    timeout: float
+
+
+class Members(Protocol):
+    """The processes of a group, however they are run."""
+
+    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
+
+    def stop(self) -> None: ...
+
+
+class GroupView:
+    """Some ranks of a group. Its methods are the workers' methods; it keeps no state between calls."""
+
+    def __init__(self, group: WorkerGroup, ranks: Sequence[int]) -> None:
+        self._group, self._ranks = group, tuple(ranks)
+
+    def __getattr__(self, method: str) -> Callable[..., GroupResult]:
+        if method.startswith("__"):
+            raise AttributeError(method)
+        return self._group._method(method, self._ranks)
+
+    def __getitem__(self, which: int | slice) -> GroupView:
+        picked = self._ranks[which]
+        return GroupView(self._group, picked if isinstance(picked, tuple) else (picked,))
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return self._ranks
+
+    def __repr__(self) -> str:
+        return f"<ranks {', '.join(map(str, self._ranks[:8]))} of {self._group!r}>"
+
+
+class WorkerGroup:
+    """The workers of one component."""
+
+    def __init__(
+        self,
+        name: str,
+        placements: Sequence[Placement],
+        methods: Iterable[str],
+        members: Members,
+        owned: bool,
+    ) -> None:
+        self.name = name
+        self.placements = list(placements)
+        self._methods = frozenset(methods)
+        self._members: Members | None = members
+        self._owned = owned
+        self._on_shutdown: Callable[[], None] = lambda: None
+
+    @classmethod
+    def attach(cls, name: str, cluster: Cluster | None = None) -> WorkerGroup:
+        """A running group, found from any process of its cluster."""
+        from roost.engine.cluster import Cluster
+
+        return (cluster or Cluster()).attach_group(name)
+
+    @property
+    def world_size(self) -> int:
+        return len(self.placements)
+
+    def __len__(self) -> int:
+        return len(self.placements)
+
+    def __repr__(self) -> str:
+        return f"<group {self.name}, {self.world_size} workers>"
+
+    def execute_on(self, *ranks: int) -> GroupView:
+        """Only these ranks, only for what is called on the view."""
+        wrong = [rank for rank in ranks if not isinstance(rank, int) or not 0 <= rank < self.world_size]
+        if wrong or not ranks or len(set(ranks)) < len(ranks):
+            problem = f"no rank {wrong[0]!r}" if wrong else "the same rank twice" if ranks else "no ranks"
+            raise WorkerError(
+                Finding(
+                    code="RE113",
+                    what=f"{self.name}: {problem}",
+                    remedy=f"its ranks are 0-{self.world_size - 1}, each at most once",
+                )
+            )
+        return GroupView(self, ranks)
+
+    def __getitem__(self, which: int | slice) -> GroupView:
+        return GroupView(self, range(self.world_size))[which]
+
+    def __getattr__(self, method: str) -> Callable[..., GroupResult]:
+        if method.startswith("__"):
+            raise AttributeError(method)
+        return self._method(method, range(self.world_size))
+
+    def _method(self, method: str, ranks: Sequence[int]) -> Callable[..., GroupResult]:
+        if method not in self._methods:
+            raise AttributeError(
+                f"workers of {self.name!r} have no method {method!r}; {nearest(method, self._methods)}"
+            )
+
+        def call(*args: Any, **kwargs: Any) -> GroupResult:
+            if self._members is None:
+                raise WorkerError(Finding(code="RE116", what=f"group {self.name!r} was shut down"))
+            for argument in [*args, *kwargs.values()]:
+                if isinstance(argument, Scattered) and len(argument.values) != len(ranks):
+                    raise WorkerError(
+                        Finding(
+                            code="RE113",
+                            what=f"{self.name}.{method}: scatter has {len(argument.values)} values for {len(ranks)} ranks",
+                            remedy="give one value for each rank the call goes to",
+                        )
+                    )
+            return self._members.submit(method, ranks, args, kwargs)
+
+        call.__name__ = method
+        return call
+
+    def shutdown(self) -> None:
+        """End the workers. May be called twice; an attached group is only let go of."""
+        members, self._members = self._members, None
+        if members is not None and self._owned:
+            members.stop()
+            self._on_shutdown()
+
+    def __enter__(self) -> WorkerGroup:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
+class GroupLauncher:
+    """A worker class and its constructor arguments, waiting to be told where."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._cls, self._args, self._kwargs = cls, args, kwargs
+
+    def launch(
+        self,
+        cluster: Cluster,
+        placement_strategy: PlacementStrategy | None = None,
+        name: str | None = None,
+        isolate_accelerator: bool = True,
+        timeout: float = 300.0,
+    ) -> WorkerGroup:
+        """Start one process per placement, all or none, and check that each is where it should be.
+
+        Without a strategy, every accelerator gets a process, or every node where there are none.
+        """
+        strategy = placement_strategy or _everywhere(cluster)
+        placements = tuple(strategy.get_placement(cluster, isolate_accelerator))
+        group = name or self._cls.__name__
+        if not NAME.fullmatch(group):
+            raise LaunchError(
+                Finding(
+                    code="RE115",
+                    what=f"{group!r} is not a group name",
+                    remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+                )
+            )
+        for argument in [*self._args, *self._kwargs.values()]:
+            if isinstance(argument, Scattered) and len(argument.values) != len(placements):
+                raise LaunchError(
+                    Finding(
+                        code="RE113",
+                        what=f"{group}: scatter has {len(argument.values)} values for {len(placements)} processes",
+                    )
+                )
+        order = LaunchOrder(
+            name=group,
+            cls=self._cls,
+            args=self._args,
+            kwargs=self._kwargs,
+            placements=placements,
+            methods=frozenset(public_methods(self._cls)),
+            timeout=timeout,
+        )
+        return cluster.start_group(order)
+
+
+def _everywhere(cluster: Cluster) -> PlacementStrategy:
+    total = cluster.inventory.num_accelerators
+    if total:
+        return PackedPlacementStrategy(0, total - 1)
+    return NodePlacementStrategy(range(len(cluster.inventory.nodes)))
+
+
+def public_methods(cls: type) -> list[str]:
+    return [name for name in dir(cls) if not name.startswith("__") and callable(getattr(cls, name, None))]
+
+
+def seat(placement: Placement, node: str) -> str:
+    """Where a process sits, in words."""
+    if not placement.hardware:
+        return node
+    noun = "accelerator" if placement.accelerator_type != "none" else "device"
+    devices = ",".join(map(str, placement.hardware))
+    return f"{node}, {noun}{'s' * (len(placement.hardware) > 1)} {devices}"

@@ -1,0 +1,97 @@
+"""The process a worker lives in: a small actor that sets the environment before the user's code is loaded."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray import cloudpickle
+
+from roost.engine.scatter import share_of
+from roost.engine.worker import WorkerContext, begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrder:
+    """What one rank is told. Values of the environment travel here, which Ray shows nowhere."""
+
+    context: WorkerContext
+    variables: Mapping[str, str]
+    defaults: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"StartOrder({self.context.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhereItIs:
+    """What a started worker reports of itself."""
+
+    node_id: str
+    pid: int
+    visible: str | None
+    seconds: float
+
+
+class Host:
+    """Runs one worker. Calls are answered one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._worker: Any = None
+
+    def __repr__(self) -> str:  # Ray puts this before each log line
+        return self._name
+
+    def start(self, order: StartOrder, program: bytes, visible_variable: str | None) -> WhereItIs:
+        began = time.perf_counter()
+        os.environ.update(order.variables)
+        for name, value in order.defaults.items():
+            os.environ.setdefault(name, value)
+        cls, args, kwargs = cloudpickle.loads(program)
+        rank = order.context.placement.rank
+        begin(order.context)
+        self._worker = cls(
+            *[share_of(arg, rank) for arg in args],
+            **{key: share_of(arg, rank) for key, arg in kwargs.items()},
+        )
+        return WhereItIs(
+            node_id=ray.get_runtime_context().get_node_id(),
+            pid=os.getpid(),
+            visible=os.environ.get(visible_variable) if visible_variable else None,
+            seconds=time.perf_counter() - began,
+        )
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+        """The value, and the seconds it took."""
+        began = time.perf_counter()
+        value = getattr(self._worker, method)(*args, **kwargs)
+        return value, time.perf_counter() - began
+
+
+class AsyncHost(Host):
+    """For workers with `async def` methods: calls may overlap, as in any event loop."""
+
+    async def start(self, order: StartOrder, program: bytes, visible_variable: str | None) -> WhereItIs:  # type: ignore[override]
+        return Host.start(self, order, program, visible_variable)
+
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:  # type: ignore[override]
+        began = time.perf_counter()
+        value = getattr(self._worker, method)(*args, **kwargs)
+        if inspect.isawaitable(value):
+            value = await value
+        return value, time.perf_counter() - began
+
+
+def is_async(cls: type) -> bool:
+    """Whether any of the class's public methods is `async def`."""
+    return any(
+        inspect.iscoroutinefunction(method)
+        for name, method in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("__")
+    )

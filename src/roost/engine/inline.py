@@ -1,0 +1,255 @@
+"""The inline twin: the same program in one process, without Ray, so that `pdb` and coverage work.
+
+Ranks run one after the other, in rank order. Each sees its own environment while it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import time
+import traceback
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from roost.engine import environment
+from roost.engine.cluster import Cluster, read_cluster_section, with_groups
+from roost.engine.group import LaunchOrder, WorkerGroup, seat
+from roost.engine.result import GroupResult
+from roost.engine.scatter import share_of
+from roost.engine.worker import WorkerContext, begin
+from roost.errors import ClusterError, Finding, LaunchError, nearest
+from roost.inventory.inventory import Inventory
+
+_current: InlineCluster | None = None
+LOOPBACK = "127.0.0.1"
+
+
+class InlineCluster(Cluster):
+    def __init__(
+        self,
+        num_nodes: int | None = None,
+        cluster_cfg: Any = None,
+        *,
+        address: str | None = None,
+        job: str | None = None,
+        timeout: float = 300.0,
+        inline: bool | str | None = None,
+    ) -> None:
+        global _current
+        if num_nodes is None and cluster_cfg is None:
+            if _current is None:
+                raise ClusterError(
+                    Finding(
+                        code="RE106", what="no job is running", remedy="start one with Cluster(num_nodes=...)"
+                    )
+                )
+            self.__dict__ = _current.__dict__  # the same job, seen again
+            return
+        config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
+        shape = inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", "")
+        wanted = num_nodes or (config.num_nodes if config else None) or 1
+        inventory = Inventory.parse(shape) if "x" in shape else Inventory.uniform(wanted, 8)
+        if len(inventory.nodes) < wanted:
+            raise ClusterError(
+                Finding(code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {wanted}")
+            )
+        self.inventory = with_groups(inventory.limited(wanted), config, document)
+        self.job = job or "inline"
+        self.master_addr, self.master_port = LOOPBACK, 29500
+        self._groups: dict[str, WorkerGroup] = {}
+        self._open = True
+        _current = self
+
+    def start_group(self, order: LaunchOrder) -> WorkerGroup:
+        if order.name in self._groups:
+            raise ClusterError(Finding(code="RE115", what=f"a group {order.name!r} is already running"))
+        group = WorkerGroup(
+            order.name, order.placements, order.methods, InlineMembers(self, order), owned=True
+        )
+        group._on_shutdown = lambda: self._forget(order.name)
+        self._groups[order.name] = group
+        return group
+
+    def _forget(self, name: str) -> None:
+        self._groups.pop(name, None)
+
+    def attach_group(self, name: str) -> WorkerGroup:
+        if name not in self._groups:
+            raise ClusterError(
+                Finding(
+                    code="RE116", what=f"no group {name!r} is running", remedy=nearest(name, self._groups)
+                )
+            )
+        return self._groups[name]
+
+    def allocate(
+        self,
+        cls: type,
+        worker_name: str,
+        node_id: int,
+        gpu_id: int | None,
+        env_vars: Mapping[str, str] | None = None,
+        cls_args: Sequence[Any] = (),
+        cls_kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.check_device(node_id, gpu_id)
+        raise ClusterError(
+            Finding(
+                code="RE114",
+                what="inline mode has no actors to allocate",
+                why="allocate returns a Ray actor handle",
+                remedy="use a Worker group, which runs inline too",
+            )
+        )
+
+    def shutdown(self) -> None:
+        global _current
+        if self._open:
+            self._open = False
+            for group in list(self._groups.values()):
+                group.shutdown()
+            if _current is not None and _current.__dict__ is self.__dict__:
+                _current = None
+
+
+class InlineMembers:
+    def __init__(self, cluster: InlineCluster, order: LaunchOrder) -> None:
+        self.name = order.name
+        self._seats = [seat(place, str(cluster.nodes[place.cluster_node_rank])) for place in order.placements]
+        self._variables: list[dict[str, str]] = []
+        self._workers: list[Any] = []
+        for place in order.placements:
+            setting = cluster.inventory.environment(place.node_group_label, place.cluster_node_rank)
+            variables = environment.worker_variables(
+                place,
+                world_size=len(order.placements),
+                master_addr=cluster.master_addr,
+                master_port=cluster.master_port,
+                group=order.name,
+                job=cluster.job,
+                device_names=place.visible_accelerators,
+            )
+            self._variables.append({**environment.configured_variables(setting, os.environ), **variables})
+            begin(
+                WorkerContext(
+                    group=order.name,
+                    job=cluster.job,
+                    placement=place,
+                    world_size=len(order.placements),
+                    master_addr=cluster.master_addr,
+                    master_port=cluster.master_port,
+                    node=str(cluster.nodes[place.cluster_node_rank]),
+                    devices=tuple(place.visible),
+                )
+            )
+            try:
+                with _as_rank(self._variables[-1]):
+                    self._workers.append(
+                        order.cls(
+                            *[share_of(arg, place.rank) for arg in order.args],
+                            **{key: share_of(arg, place.rank) for key, arg in order.kwargs.items()},
+                        )
+                    )
+            except Exception as error:
+                raise LaunchError(
+                    Finding(
+                        code="RE108",
+                        what=f"{order.name} rank {place.rank} ({self._seats[place.rank]}) could not start",
+                        why=f"{type(error).__name__}: {error}"[:500],
+                    )
+                ) from error
+            finally:
+                begin(None)
+
+    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
+        outcomes = []
+        for position, rank in enumerate(ranks):
+            mine = [share_of(arg, position) for arg in args]
+            named = {key: share_of(arg, position) for key, arg in kwargs.items()}
+            outcomes.append(self._run(rank, method, mine, named))
+        return InlineResult(self.name, method, ranks, [self._seats[rank] for rank in ranks], outcomes)
+
+    def _run(self, rank: int, method: str, args: Any, kwargs: Any) -> Outcome:
+        began = time.perf_counter()
+        with _as_rank(self._variables[rank]):
+            try:
+                value = getattr(self._workers[rank], method)(*args, **kwargs)
+                if inspect.isawaitable(value):
+                    value = _finish(value)
+            except Exception as error:
+                return Outcome(None, error, time.perf_counter() - began)
+        return Outcome(value, None, time.perf_counter() - began)
+
+    def stop(self) -> None:
+        self._workers.clear()
+
+
+def _finish(awaitable: Any) -> Any:
+    """Run a coroutine to its end, also when the caller is itself inside an event loop."""
+
+    async def body() -> Any:
+        return await awaitable
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(body())
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as other:  # a running loop cannot be entered again
+        return other.submit(asyncio.run, body()).result()
+
+
+@contextmanager
+def _as_rank(variables: Mapping[str, str]) -> Iterator[None]:
+    saved = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+class Outcome:
+    __slots__ = ("error", "seconds", "value")
+
+    def __init__(self, value: Any, error: Exception | None, seconds: float) -> None:
+        self.value, self.error, self.seconds = value, error, seconds
+
+
+class InlineResult(GroupResult):
+    """Everything has already run; a failure is raised when it is waited for, as on Ray."""
+
+    def __init__(
+        self, group: str, method: str, ranks: Sequence[int], seats: Sequence[str], outcomes: Sequence[Outcome]
+    ) -> None:
+        super().__init__(group, method, ranks, seats)
+        self._outcomes = list(outcomes)
+
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        return [value for _, value in self.as_completed()]
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
+        others = sum(outcome.error is not None for outcome in self._outcomes) - 1
+        for position, outcome in enumerate(self._outcomes):
+            if outcome.error is not None:
+                trace = "".join(traceback.format_exception(outcome.error))
+                raise self._raised(position, outcome.error, trace, others)
+            yield self.ranks[position], outcome.value
+
+    def durations(self, timeout: float | None = None) -> list[float]:
+        return [outcome.seconds for outcome in self._outcomes]
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        async def now() -> list[Any]:
+            return self.wait()
+
+        return now().__await__()

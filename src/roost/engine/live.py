@@ -1,0 +1,273 @@
+"""The cluster on Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray import cloudpickle
+
+from roost.config.schema import NAME
+from roost.engine.allocation import allocated_actor, variables_for
+from roost.engine.cluster import Cluster, read_cluster_section, with_groups
+from roost.engine.connection import connect, job_namespace
+from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
+from roost.engine.group import LaunchOrder, WorkerGroup
+from roost.engine.launching import RayMembers, start_members
+from roost.engine.managers import (
+    MANAGERS,
+    CollectiveManager,
+    Manager,
+    NodeManager,
+    WorkerManager,
+    current_job,
+    running_jobs,
+)
+from roost.engine.reservation import Reservation
+from roost.errors import ClusterError, Finding, nearest
+from roost.inventory.inventory import Inventory
+
+log = logging.getLogger("roost")
+
+
+class LiveCluster(Cluster):
+    def __init__(
+        self,
+        num_nodes: int | None = None,
+        cluster_cfg: Any = None,
+        *,
+        address: str | None = None,
+        job: str | None = None,
+        timeout: float = 300.0,
+        inline: bool | str | None = None,
+    ) -> None:
+        self._groups: dict[str, WorkerGroup] = {}
+        self._managers: dict[type[Manager], Any] = {}
+        self._agents: dict[str, Any] = {}
+        self._actors: list[Any] = []
+        self._open = True
+        if num_nodes is None and cluster_cfg is None:
+            self._attach(address, job)
+        else:
+            self._create(num_nodes, cluster_cfg, address, job, timeout)
+
+    # -- the driver's way in ---------------------------------------------------------------------------
+
+    def _create(
+        self, num_nodes: int | None, cluster_cfg: Any, address: str | None, job: str | None, timeout: float
+    ) -> None:
+        config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
+        wanted = num_nodes if num_nodes is not None else config.num_nodes if config else None
+        self.job = _job_name(job)
+        self.owner = True
+        self._connection = connect(address, job_namespace(self.job), wanted)
+        try:
+            if self.job in running_jobs():
+                raise ClusterError(
+                    Finding(
+                        code="RE115",
+                        what=f"a job {self.job!r} is already running on this cluster",
+                        remedy="choose another name: Cluster(..., job=...)",
+                    )
+                )
+            deadline = time.monotonic() + timeout
+            nodes = wait_for_nodes(wanted, self._connection.address, timeout)
+            self._agents = start_agents(nodes, job_namespace(self.job))
+            # Node 0 is almost always the head, so the managers start there while the nodes are examined.
+            head = next(
+                (node["NodeID"] for node in nodes if "node:__internal_head__" in node["Resources"]), ""
+            )
+            self._start_managers(head or nodes[0]["NodeID"])
+            found = examine(nodes, self._agents, max(1.0, deadline - time.monotonic()))
+            self._settle(choose(found, wanted), config, document, head or nodes[0]["NodeID"])
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _start_managers(self, node_id: str) -> None:
+        self._managers = {manager: manager.start(node_id, self.job) for manager in MANAGERS}
+
+    def _settle(self, live: list[LiveNode], config: Any, document: Any, managers_on: str) -> None:
+        self._live = live
+        chosen = {node.node_id for node in live}
+        for node_id in [node_id for node_id in self._agents if node_id not in chosen]:
+            ray.kill(self._agents.pop(node_id))
+        if live[0].node_id != managers_on:
+            for handle in self._managers.values():
+                ray.kill(handle)
+            self._start_managers(live[0].node_id)
+        nodes = tuple(node.facts.as_node(rank) for rank, node in enumerate(live))
+        self.inventory = with_groups(Inventory(nodes=nodes), config, document)
+        self.master_addr = live[0].facts.ip
+        self.master_port = ray.get(live[0].agent.lease_ports.remote(1), timeout=60)[0]
+        self.reservation = Reservation(self.job, live)
+        layout = {
+            "nodes": nodes,
+            "facts": [node.facts for node in live],
+            "groups": {label: group.without_secrets() for label, group in self.inventory.groups.items()},
+            "master_addr": self.master_addr,
+            "master_port": self.master_port,
+            "driver_pid": os.getpid(),
+        }
+        ray.get(self._managers[NodeManager].set_layout.remote(layout), timeout=60)
+
+    # -- the way in for every other process ------------------------------------------------------------
+
+    def _attach(self, address: str | None, job: str | None) -> None:
+        self.owner = False
+        self._connection = connect(address, self.NAMESPACE, None, may_start=False)
+        try:
+            self.job = job or current_job()
+            layout = NodeManager.get_proxy(self.job).get_layout()
+            if not layout:
+                raise ClusterError(
+                    Finding(
+                        code="RE106", what=f"job {self.job!r} is still starting", remedy="try again shortly"
+                    )
+                )
+            self._managers = {
+                manager: ray.get_actor(manager.NAME, namespace=job_namespace(self.job))
+                for manager in MANAGERS
+            }
+            self._live = [
+                LiveNode(
+                    facts, ray.get_actor(f"agent:{facts.node_id[:16]}", namespace=job_namespace(self.job))
+                )
+                for facts in layout["facts"]
+            ]
+            self.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
+            self.master_addr, self.master_port = layout["master_addr"], layout["master_port"]
+            self.reservation = Reservation(self.job, self._live)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    def start_group(self, order: LaunchOrder) -> WorkerGroup:
+        if not self._open:
+            raise ClusterError(Finding(code="RE106", what=f"the cluster of job {self.job!r} was shut down"))
+        if order.name in WorkerManager.get_proxy(self.job).list_groups():
+            raise ClusterError(
+                Finding(
+                    code="RE115",
+                    what=f"a group {order.name!r} is already running in job {self.job!r}",
+                    remedy="shut it down first, or launch under another name",
+                )
+            )
+        members = start_members(self, order)
+        group = WorkerGroup(order.name, order.placements, order.methods, members, owned=True)
+        group._on_shutdown = lambda: self._forget(order.name)
+        self._groups[order.name] = group
+        ray.get(
+            [
+                self._managers[WorkerManager].register_group.remote(order.name, members.description(order)),
+                self._managers[CollectiveManager].register.remote(
+                    order.name, members.master_addr, members.master_port, len(order.placements)
+                ),
+            ],
+            timeout=60,
+        )
+        return group
+
+    def _forget(self, name: str) -> None:
+        self._groups.pop(name, None)
+        if self._open:
+            self._managers[WorkerManager].remove_group.remote(name)
+            self._managers[CollectiveManager].remove.remote(name)
+
+    def attach_group(self, name: str) -> WorkerGroup:
+        manager = WorkerManager.get_proxy(self.job)
+        found = manager.get_group(name)
+        if found is None:
+            raise ClusterError(
+                Finding(
+                    code="RE116",
+                    what=f"job {self.job!r} has no group {name!r}",
+                    remedy=nearest(name, manager.list_groups()),
+                )
+            )
+        members = RayMembers.attached(name, found, self.inventory.nodes)
+        return WorkerGroup(name, found["placements"], found["methods"], members, owned=False)
+
+    def node(self, rank: int) -> LiveNode:
+        return self._live[rank]
+
+    def allocate(
+        self,
+        cls: type,
+        worker_name: str,
+        node_id: int,
+        gpu_id: int | None,
+        env_vars: Mapping[str, str] | None = None,
+        cls_args: Sequence[Any] = (),
+        cls_kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.check_device(node_id, gpu_id)
+        names: list[str] = []
+        if gpu_id is not None:
+            self.reservation.ensure({node_id: {gpu_id}})
+            names = self.reservation.device_names(node_id, [gpu_id])
+        kind = self.nodes[node_id].accelerators.type
+        program = cloudpickle.dumps((cls, tuple(cls_args), dict(cls_kwargs or {})))
+        variables = variables_for(env_vars or {}, kind, names)
+        try:
+            handle = (
+                allocated_actor(cls)
+                .options(
+                    name=worker_name, num_cpus=0, scheduling_strategy=on_node(self._live[node_id].node_id)
+                )
+                .remote(
+                    ray.put(variables), ray.put(program)
+                )  # by reference: arguments are kept by Ray's server
+            )
+        except ValueError as error:
+            raise ClusterError(
+                Finding(
+                    code="RE115",
+                    what=f"an actor named {worker_name!r} exists already",
+                    why=str(error).splitlines()[0][:200],
+                    remedy="choose another worker_name",
+                )
+            ) from None
+        self._actors.append(handle)
+        return handle
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        try:
+            if ray.is_initialized():
+                for group in list(self._groups.values()):
+                    group.shutdown()
+                if self.owner:
+                    for handle in [*self._actors, *self._managers.values(), *self._agents.values()]:
+                        ray.kill(handle)
+                if hasattr(self, "reservation"):
+                    self.reservation.release()
+        finally:
+            self._connection.close()
+
+    def __repr__(self) -> str:
+        return f"<cluster of job {self.job}, {self.inventory}>"
+
+
+def _job_name(job: str | None) -> str:
+    name = job or os.environ.get("ROOST_JOB") or f"job-{secrets.token_hex(3)}"
+    if not NAME.fullmatch(name):
+        raise ClusterError(
+            Finding(
+                code="RE115",
+                what=f"{name!r} is not a job name",
+                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            )
+        )
+    return name

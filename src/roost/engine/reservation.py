@@ -1,0 +1,321 @@
+"""Holding accelerators: the only place that takes them from Ray."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from roost.engine.connection import NAMESPACE, job_namespace
+from roost.engine.discovery import LiveNode
+from roost.engine.managers import NodeManager
+from roost.errors import Finding, ReservationError, render
+from roost.inventory.accelerators import accelerator_kind
+from roost.planning.checks import ranges
+from roost.planning.preflight import Holder, match, runs, shortages
+
+log = logging.getLogger("roost")
+_POLL = 0.02
+Bundle = tuple[PlacementGroup, int]
+
+
+@dataclass(slots=True)
+class Holding:
+    """One accelerator of ours: what it is really called, and the bundle it is in."""
+
+    name: str
+    bundle: Bundle
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The accelerators of one job. It grows with the groups that are launched, and ends with the job."""
+
+    job: str
+    live: Sequence[LiveNode]
+    held: dict[tuple[int, int], Holding] = field(default_factory=dict)
+    _groups: list[PlacementGroup] = field(default_factory=list)
+
+    def ensure(self, needs: Mapping[int, set[int]], timeout: float = 30.0) -> None:
+        """Hold these devices too. Refused at once when they cannot be had, and then nothing is kept."""
+        missing = {
+            node: absent
+            for node, devices in needs.items()
+            if (absent := {device for device in devices if (node, device) not in self.held})
+        }
+        if not missing:
+            return
+        deadline = time.monotonic() + timeout
+        with reserving(self.job, deadline):
+            self._preflight(missing)
+            taken: list[PlacementGroup] = []
+            try:
+                granted = self._take(missing, taken, deadline)
+                self._accept(missing, granted)
+            except BaseException:
+                _give_back(taken)
+                raise
+            self._groups += taken
+        self._publish()
+
+    def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
+        return self.held[(node, devices[0])].bundle if devices else None
+
+    def device_names(self, node: int, devices: Sequence[int]) -> list[str]:
+        return [self.held[(node, device)].name for device in devices]
+
+    def release(self) -> None:
+        groups, self._groups = self._groups, []
+        self.held.clear()
+        _give_back(groups)
+
+    # -- before anything is created ------------------------------------------------------------------
+
+    def _preflight(self, missing: Mapping[int, set[int]]) -> None:
+        nodes = [node.facts.as_node(rank) for rank, node in enumerate(self.live)]
+        findings = shortages(missing, nodes, self._holders(missing))
+        if findings:
+            raise ReservationError(*findings)
+
+    def _holders(self, wanted: Mapping[int, set[int]]) -> list[Holder]:
+        """Who has reserved on these nodes, by Ray's table; which numbers, by asking roost's own jobs."""
+        ranks = {self.live[rank].node_id: rank for rank in wanted}
+        counts: dict[tuple[str, int], float] = {}
+        for group in placement_group_table().values():
+            if group["state"] in ("REMOVED", "PENDING"):
+                continue
+            for index, node_id in group["bundles_to_node_id"].items():
+                if node_id in ranks:
+                    resource = self._resource(ranks[node_id])
+                    count = group["bundles"][index].get(resource, 0)
+                    if count:
+                        key = (_holder_name(group["name"]), ranks[node_id])
+                        counts[key] = counts.get(key, 0) + count
+        jobs = {name for name, _ in counts if name.startswith("job ")} - {_job_text(self.job)}
+        devices = self._devices_of(jobs)
+        found = []
+        for (name, rank), count in counts.items():
+            numbers = devices.get(name, {}).get(self.live[rank].node_id)
+            names = self.live[rank].facts.device_names
+            known = (
+                None if numbers is None else frozenset(names.index(one) for one in numbers if one in names)
+            )
+            found.append(Holder(name=name, node=rank, count=count, devices=known))
+        return found
+
+    def _devices_of(self, jobs: set[str]) -> dict[str, dict[str, Any]]:
+        asked = {}
+        for name in jobs:
+            try:
+                manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(name.split("'")[1]))
+            except ValueError:  # it is ending
+                continue
+            asked[name] = manager.get_holdings.remote()
+        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=2) if asked else ([], [])
+        told = {}
+        for name, ref in asked.items():
+            if ref in ready:
+                try:
+                    told[name] = ray.get(ref)
+                except ray.exceptions.RayError:
+                    continue
+        return told
+
+    def _resource(self, rank: int) -> str:
+        kind = self.live[rank].facts.accelerators.type
+        return accelerator_kind(kind).ray_resource if self.live[rank].facts.accelerators.count else "GPU"
+
+    # -- taking --------------------------------------------------------------------------------------
+
+    def _take(
+        self, missing: Mapping[int, set[int]], taken: list[PlacementGroup], deadline: float
+    ) -> dict[Bundle, tuple[int, tuple[int, ...]]]:
+        """Bundles that hold the wanted devices, each with its node and the devices it should be."""
+        others = {holder.node: holder.devices or frozenset() for holder in self._holders(missing)}
+        pieces = {}
+        for rank, wanted in missing.items():
+            ours = {device for node, device in self.held if node == rank}
+            free = set(range(self.live[rank].facts.accelerators.count)) - ours - others.get(rank, frozenset())
+            pieces[rank] = runs(wanted, free)
+        bundles: dict[Bundle, tuple[int, tuple[int, ...]]] = {}
+        fillers: list[PlacementGroup] = []
+        try:
+            for step in range(max(len(cuts) for cuts in pieces.values())):
+                for is_wanted, keep in ((True, taken), (False, fillers)):
+                    part = {
+                        r: cuts[step][1]
+                        for r, cuts in pieces.items()
+                        if len(cuts) > step and cuts[step][0] == is_wanted
+                    }
+                    if not part:
+                        continue
+                    group = self._pinned(part, len(self._groups) + len(taken))
+                    keep.append(group)
+                    self._await(group, part, deadline)
+                    if is_wanted:
+                        bundles.update({(group, i): (r, part[r]) for i, r in enumerate(sorted(part))})
+        finally:
+            _give_back(fillers)
+        return bundles
+
+    def _pinned(self, part: Mapping[int, tuple[int, ...]], serial: int) -> PlacementGroup:
+        ranks = sorted(part)
+        return placement_group(
+            [{self._resource(rank): len(part[rank])} for rank in ranks],
+            # The node id as a label keeps our order; strategies such as PACK do not.
+            bundle_label_selector=[{"ray.io/node-id": self.live[rank].node_id} for rank in ranks],
+            name=f"{NAMESPACE}/{self.job}/{serial}",
+        )
+
+    def _await(self, group: PlacementGroup, part: Mapping[int, tuple[int, ...]], deadline: float) -> None:
+        """Wait for a bundle, but not for one that cannot come."""
+        while not group.wait(_POLL):
+            state = placement_group_table(group)["stats"]["scheduling_state"]
+            if state in ("INFEASIBLE", "NO_RESOURCES") or time.monotonic() > deadline:
+                self._preflight({rank: set(devices) for rank, devices in part.items()})
+                if state == "NO_RESOURCES" and time.monotonic() < min(deadline, _patience(group)):
+                    continue  # something just ended and is being given back
+                raise ReservationError(
+                    *[
+                        Finding(
+                            code="RE107",
+                            what=f"{self.live[rank].facts.as_node(rank)}: accelerators {ranges(devices)} cannot be reserved",
+                            why="Ray does not grant them: tasks or actors outside any placement group hold accelerators there",
+                            remedy="`ray status -v` shows usage; end what holds them",
+                        )
+                        for rank, devices in part.items()
+                    ]
+                )
+
+    # -- which ones they are -------------------------------------------------------------------------
+
+    def _accept(
+        self, missing: Mapping[int, set[int]], bundles: Mapping[Bundle, tuple[int, tuple[int, ...]]]
+    ) -> None:
+        measured = self._measure(bundles)
+        holdings: dict[tuple[int, int], Holding] = {}
+        moved: list[str] = []
+        for bundle, (rank, planned) in bundles.items():
+            names = self.live[rank].facts.device_names
+            for device, name in match(planned, measured[bundle], names).items():
+                holdings[(rank, device)] = Holding(name, bundle)
+                if device >= len(names) or names[device] != name:
+                    moved.append(f"node {rank}: {name} instead of {names[device]}")
+        if moved:
+            # Somebody outside roost holds what was planned, or Ray would have granted it.
+            finding = Finding(
+                code="RW202",
+                what=f"{len(moved)} accelerators are not the planned ones",
+                why="; ".join(moved[:4]) + (" ..." if len(moved) > 4 else ""),
+                remedy="end what else uses these nodes to get exactly the planned ones",
+            )
+            log.warning("%s", render([finding]))
+        self.held.update(holdings)
+
+    def _measure(self, bundles: Mapping[Bundle, tuple[int, tuple[int, ...]]]) -> dict[Bundle, list[str]]:
+        """The names Ray granted: known where a bundle holds a whole node, else asked, one probe a bundle."""
+        names: dict[Bundle, list[str]] = {}
+        asked: dict[Bundle, Any] = {}
+        for bundle, (rank, planned) in bundles.items():
+            facts = self.live[rank].facts
+            if len(planned) == facts.accelerators.count:
+                names[bundle] = list(facts.device_names)
+                continue
+            resource = self._resource(rank)
+            amount: dict[str, Any] = (
+                {"num_gpus": len(planned)} if resource == "GPU" else {"resources": {resource: len(planned)}}
+            )
+            strategy = PlacementGroupSchedulingStrategy(bundle[0], placement_group_bundle_index=bundle[1])
+            asked[bundle] = _granted.options(scheduling_strategy=strategy, **amount).remote(resource)
+        if asked:
+            try:
+                answers = ray.get(list(asked.values()), timeout=60)
+            except ray.exceptions.GetTimeoutError:
+                raise ReservationError(
+                    Finding(code="RE112", what="the granted accelerators could not be measured within 60 s")
+                ) from None
+            names.update(zip(asked, answers, strict=True))
+        return names
+
+    def _publish(self) -> None:
+        holdings: dict[str, dict[str, str]] = {}
+        for (rank, device), holding in self.held.items():
+            holdings.setdefault(self.live[rank].node_id, {})[holding.name] = str(device)
+        manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
+        ray.get(manager.set_holdings.remote(holdings), timeout=30)
+
+
+@ray.remote(num_cpus=0)
+def _granted(resource: str) -> list[str]:
+    return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()[resource]]
+
+
+_first_seen: dict[str, float] = {}
+
+
+def _patience(group: PlacementGroup) -> float:
+    """A second from when this group was first seen waiting."""
+    return _first_seen.setdefault(group.id.hex(), time.monotonic()) + 1.0
+
+
+def _give_back(groups: Sequence[PlacementGroup]) -> None:
+    for group in groups:
+        _first_seen.pop(group.id.hex(), None)
+        if ray.is_initialized():
+            remove_placement_group(group)
+
+
+def _job_text(job: str) -> str:
+    return f"job '{job}'"
+
+
+def _holder_name(group_name: str) -> str:
+    parts = group_name.split("/")
+    if len(parts) == 3 and parts[0] == NAMESPACE:
+        return _job_text(parts[1])
+    return f"placement group {group_name!r}" if group_name else "an unnamed placement group"
+
+
+class _Turn:
+    """Never runs: its name is the lock."""
+
+
+@contextmanager
+def reserving(job: str, deadline: float) -> Iterator[None]:
+    """One job reserves at a time, or the fillers of two would take each other's devices.
+
+    A named actor that can never be scheduled is a lock without a process: Ray keeps the name unique, and
+    frees it when the job that holds it ends, however it ends.
+    """
+    turn = ray.remote(num_cpus=0, resources={"roost_turn_never_scheduled": 1})(_Turn)
+    while True:
+        try:
+            handle = turn.options(name="reserving", namespace=NAMESPACE).remote()
+            break
+        except ValueError:
+            if time.monotonic() > deadline:
+                raise ReservationError(
+                    Finding(
+                        code="RE112",
+                        what=f"job {job!r} did not get its turn to reserve",
+                        why="another job on this cluster is reserving",
+                        remedy="try again",
+                    )
+                ) from None
+            time.sleep(_POLL)
+    try:
+        yield
+    finally:
+        ray.kill(handle)

@@ -1,0 +1,112 @@
+"""What a group call returns: one value per rank, to wait for or to await."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from roost.errors import CallTimeout, Finding, WorkerRaised
+
+
+class GroupResult(ABC):
+    """The answers of some ranks to one call. Waiting twice gives the same answer."""
+
+    def __init__(self, group: str, method: str, ranks: Sequence[int], seats: Sequence[str]) -> None:
+        self.group, self.method, self.ranks = group, method, tuple(ranks)
+        self._seats = tuple(seats)  # where each of these ranks sits, in words
+
+    @abstractmethod
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        """Every rank's value, in rank order. Raises as soon as one rank fails, or when time is up."""
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether every rank has answered or failed."""
+
+    @abstractmethod
+    def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
+        """(rank, value) pairs as they come."""
+
+    @abstractmethod
+    def durations(self, timeout: float | None = None) -> list[float]:
+        """Seconds each rank spent in the call."""
+
+    @abstractmethod
+    def __await__(self) -> Generator[Any, None, list[Any]]: ...
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "running"
+        return f"<{self.group}.{self.method} on {len(self.ranks)} ranks, {state}>"
+
+    def _where(self, position: int) -> str:
+        return f"{self.group} rank {self.ranks[position]} ({self._seats[position]})"
+
+    def _late(self, positions: Sequence[int], timeout: float) -> CallTimeout:
+        waiting = ", ".join(self._where(position) for position in positions[:4])
+        more = f" and {len(positions) - 4} more" if len(positions) > 4 else ""
+        error = CallTimeout(
+            Finding(
+                code="RE112",
+                what=f"{self.group}.{self.method} is not done after {timeout:g} s",
+                why=f"{len(positions)} of {len(self.ranks)} ranks have not answered: {waiting}{more}",
+                remedy="wait again for the same result, or give it a longer timeout",
+            )
+        )
+        error.group, error.rank = self.group, self.ranks[positions[0]]
+        return error
+
+    def _raised(self, position: int, cause: BaseException | None, text: str, others: int = 0) -> WorkerRaised:
+        also = f" ({others} other ranks failed too)" if others else ""
+        finding = Finding(
+            code="RE110",
+            what=f"{self._where(position)} raised in {self.method}: {_summary(cause, text)}{also}",
+        )
+        return raised_error(finding, cause, self.group, self.ranks[position], text)
+
+
+def _summary(cause: BaseException | None, text: str) -> str:
+    if cause is not None:
+        return f"{type(cause).__name__}: {cause}"[:400]
+    return (text.strip().splitlines() or ["an exception"])[-1][:400]
+
+
+def raised_error(
+    finding: Finding, cause: BaseException | None, group: str, rank: int, remote_traceback: str
+) -> WorkerRaised:
+    """An error that is also of the type the worker raised, where Python allows that."""
+    error: WorkerRaised
+    try:
+        error = _raised_class(type(cause))(finding) if cause is not None else _Raised(finding)
+    except Exception:  # a type whose instances cannot be made like this
+        error = _Raised(finding)
+    error.group, error.rank = group, rank
+    error.remote_traceback = remote_traceback  # type: ignore[attr-defined]
+    error.__cause__ = cause
+    return error
+
+
+class _Raised(WorkerRaised):
+    remote_traceback: str = ""
+
+    def __str__(self) -> str:
+        trace = self.remote_traceback.strip()
+        return super().__str__() + (f"\n\nremote traceback:\n{trace}" if trace else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = (self.findings[0], self.__cause__, self.group, self.rank, self.remote_traceback)
+        return raised_error, arguments
+
+
+_Raised.__name__ = _Raised.__qualname__ = "WorkerRaised"
+_classes: dict[type, type[_Raised]] = {}
+
+
+def _raised_class(kind: type[BaseException]) -> type[_Raised]:
+    if kind not in _classes:
+        if not issubclass(kind, Exception):
+            return _Raised
+        bases = (_Raised,) if issubclass(_Raised, kind) else (_Raised, kind)
+        _classes[kind] = type(f"WorkerRaised[{kind.__name__}]", bases, {})
+    return _classes[kind]

@@ -1,0 +1,83 @@
+"""Whether what a plan needs can be had, as arithmetic, before anything is created."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from roost.errors import Finding
+from roost.inventory.nodes import Node
+from roost.planning.checks import ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Somebody who holds accelerators of a node; which ones is known only of roost's own jobs."""
+
+    name: str
+    node: int
+    count: float
+    devices: frozenset[int] | None = None
+
+
+def shortages(
+    needs: Mapping[int, Collection[int]], nodes: Sequence[Node], holders: Iterable[Holder]
+) -> list[Finding]:
+    """Every node that lacks something, what it lacks, and who holds it."""
+    by_node: dict[int, list[Holder]] = {}
+    for holder in holders:
+        by_node.setdefault(holder.node, []).append(holder)
+    findings = []
+    for rank in sorted(needs):
+        wanted, node, there = set(needs[rank]), nodes[rank], by_node.get(rank, [])
+        clashes = [
+            f"{holder.name} holds {ranges(same)}"
+            for holder in there
+            if (same := wanted & (holder.devices or set()))
+        ]
+        total = node.accelerators.count
+        free = total - sum(holder.count for holder in there)
+        if clashes or len(wanted) > free:
+            held = ", ".join(clashes) or ", ".join(
+                f"{holder.name} holds {holder.count:g}" for holder in there
+            )
+            findings.append(
+                Finding(
+                    code="RE107",
+                    what=f"{node}: accelerators {ranges(wanted)} cannot be reserved",
+                    why=f"{len(wanted)} needed, {max(0, free):g} of {total} free"
+                    + (f"; {held}" if held else ""),
+                    remedy="wait for the holder to end, or place the job on other accelerators"
+                    if held
+                    else "place fewer accelerators there",
+                )
+            )
+    return findings
+
+
+def runs(wanted: Collection[int], free: Iterable[int]) -> list[tuple[bool, tuple[int, ...]]]:
+    """The free devices up to the last wanted one, cut into runs of wanted and unwanted.
+
+    Ray grants a node's lowest free numbers first. Taking the runs in turn, and giving the unwanted ones
+    back afterwards, therefore yields exactly the wanted ones.
+    """
+    last = max(wanted, default=-1)
+    relevant = [device for device in sorted(free) if device <= last]
+    return [
+        (is_wanted, tuple(members))
+        for is_wanted, members in groupby(relevant, key=lambda device: device in set(wanted))
+    ]
+
+
+def match(planned: Iterable[int], granted: Iterable[str], names: Sequence[str]) -> dict[int, str]:
+    """Planned device to granted name: itself where it was granted, otherwise the next in order."""
+    spare = sorted(granted, key=lambda name: (names.index(name) if name in names else len(names), name))
+    matched = {}
+    for device in sorted(planned):
+        if device < len(names) and names[device] in spare:
+            matched[device] = names[device]
+            spare.remove(names[device])
+    for device in sorted(set(planned) - set(matched)):
+        matched[device] = spare.pop(0)
+    return matched
