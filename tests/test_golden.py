@@ -13,7 +13,9 @@ import roost
 
 CASES = [
     json.loads(line)
-    for line in gzip.decompress((Path(__file__).parent / "data/placements.jsonl.gz").read_bytes()).splitlines()
+    for line in gzip.decompress(
+        (Path(__file__).parent / "data/placements.jsonl.gz").read_bytes()
+    ).splitlines()
 ]
 STRATEGIES = {
     "packed": roost.PackedPlacementStrategy,
@@ -25,7 +27,10 @@ SIZES = ("actor_dp_size", "rollout_dp_size", "inference_dp_size")
 
 def recorded(placement: dict[str, Any]) -> dict[str, Any]:
     """The recording holds device numbers, roost gives them as text."""
-    return {**placement, "visible_accelerators": [str(number) for number in placement["visible_accelerators"]]}
+    return {
+        **placement,
+        "visible_accelerators": [str(number) for number in placement["visible_accelerators"]],
+    }
 
 
 def assert_same(placements: list[roost.Placement], expected: list[dict[str, Any]]) -> None:
@@ -84,4 +89,6 @@ def test_golden(case: dict[str, Any]) -> None:
         run(case)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, AssertionError)
-    assert all(finding.what and finding.remedy for finding in caught.value.findings if finding.severity == "error")
+    assert all(
+        finding.what and finding.remedy for finding in caught.value.findings if finding.severity == "error"
+    )

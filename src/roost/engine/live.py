@@ -123,7 +123,8 @@ class LiveCluster(Cluster):
         self._connection = connect(address, self.NAMESPACE, None, may_start=False)
         try:
             self.job = job or current_job()
-            layout = NodeManager.get_proxy(self.job).get_layout()
+            manager = NodeManager.get_proxy(self.job)
+            layout = manager.get_layout()
             if not layout:
                 raise ClusterError(
                     Finding(
@@ -142,7 +143,7 @@ class LiveCluster(Cluster):
             ]
             self.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
             self.master_addr, self.master_port = layout["master_addr"], layout["master_port"]
-            self.reservation = Reservation(self.job, self._live)
+            self.reservation = Reservation(self.job, self._live, manager.get_held())
         except BaseException:
             self._connection.close()
             raise

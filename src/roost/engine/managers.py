@@ -72,7 +72,7 @@ class NodeManager(Manager):
 
     def __init__(self) -> None:
         self._layout: dict[str, Any] = {}
-        self._holdings: dict[str, dict[str, str]] = {}
+        self._held: dict[tuple[int, int], Any] = {}
 
     def set_layout(self, layout: Mapping[str, Any]) -> None:
         self._layout = dict(layout)
@@ -96,12 +96,19 @@ class NodeManager(Manager):
         nodes = self._layout["nodes"]
         return int(nodes[0].accelerators.count) if nodes else 0
 
-    def set_holdings(self, holdings: dict[str, dict[str, str]]) -> None:
-        self._holdings = holdings
+    def add_holdings(self, held: Mapping[tuple[int, int], Any]) -> None:
+        """The accelerators the job has come to hold: (node, planned number) to what was granted."""
+        self._held.update(held)
 
-    def get_holdings(self) -> dict[str, dict[str, str]]:
-        """Node id to {accelerator name: planned as}."""
-        return self._holdings
+    def get_held(self) -> dict[tuple[int, int], Any]:
+        return self._held
+
+    def get_holdings(self) -> dict[str, list[str]]:
+        """The names of the accelerators it holds, by node id; other jobs ask this."""
+        names: dict[str, list[str]] = {}
+        for (rank, _), holding in self._held.items():
+            names.setdefault(self._layout["facts"][rank].node_id, []).append(holding.name)
+        return names
 
 
 class WorkerManager(Manager):

@@ -78,7 +78,7 @@ class Reservation:
 
     def release(self) -> None:
         groups, self._groups = self._groups, []
-        self.held.clear()
+        self.held = {}
         _give_back(groups)
 
     # -- before anything is created ------------------------------------------------------------------
@@ -250,11 +250,8 @@ class Reservation:
         return names
 
     def _publish(self) -> None:
-        holdings: dict[str, dict[str, str]] = {}
-        for (rank, device), holding in self.held.items():
-            holdings.setdefault(self.live[rank].node_id, {})[holding.name] = str(device)
         manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
-        ray.get(manager.set_holdings.remote(holdings), timeout=30)
+        ray.get(manager.add_holdings.remote(self.held), timeout=30)
 
 
 @ray.remote(num_cpus=0)
