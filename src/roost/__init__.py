@@ -31,29 +31,28 @@ _EXPORTS = {
         "WorkerError",
         "WorkerRaised",
     ),
-    "roost.inventory": (
-        "AcceleratorType",
-        "Inventory",
-        "Node",
-        "NodeGroup",
-        "register_accelerator",
-        "register_hardware",
-    ),
-    "roost.placement": (
+    "roost.inventory.accelerators": ("AcceleratorType", "register_accelerator"),
+    "roost.inventory.groups": ("NodeGroup",),
+    "roost.inventory.hardware": ("register_hardware",),
+    "roost.inventory.inventory": ("Inventory",),
+    "roost.inventory.nodes": ("Node",),
+    "roost.placement.component": ("ComponentPlacement", "HybridComponentPlacement", "PlacementMode"),
+    "roost.placement.model_parallel": ("ModelParallelComponentPlacement",),
+    "roost.placement.older": (
         "ChunkedPlacementStrategy",
-        "ComponentPlacement",
         "FineGrainedPackedPlacementStrategy",
-        "FlexiblePlacementStrategy",
-        "HybridComponentPlacement",
-        "ModelParallelComponentPlacement",
-        "NodePlacementStrategy",
-        "PackedPlacementStrategy",
-        "Placement",
-        "PlacementMode",
-        "PlacementStrategy",
         "StridedPlacementStrategy",
     ),
-    "roost.planning": ("Plan", "load_plan", "plan", "save_plan"),
+    "roost.placement.placement": ("Placement",),
+    "roost.placement.strategies": (
+        "FlexiblePlacementStrategy",
+        "NodePlacementStrategy",
+        "PackedPlacementStrategy",
+        "PlacementStrategy",
+    ),
+    "roost.planning.plan": ("Plan",),
+    "roost.planning.planner": ("plan",),
+    "roost.planning.saved": ("load_plan", "save_plan"),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(_HOME)
@@ -79,29 +78,28 @@ if TYPE_CHECKING:
         WorkerError,
         WorkerRaised,
     )
-    from roost.inventory import (
-        AcceleratorType,
-        Inventory,
-        Node,
-        NodeGroup,
-        register_accelerator,
-        register_hardware,
-    )
-    from roost.placement import (
+    from roost.inventory.accelerators import AcceleratorType, register_accelerator
+    from roost.inventory.groups import NodeGroup
+    from roost.inventory.hardware import register_hardware
+    from roost.inventory.inventory import Inventory
+    from roost.inventory.nodes import Node
+    from roost.placement.component import ComponentPlacement, HybridComponentPlacement, PlacementMode
+    from roost.placement.model_parallel import ModelParallelComponentPlacement
+    from roost.placement.older import (
         ChunkedPlacementStrategy,
-        ComponentPlacement,
         FineGrainedPackedPlacementStrategy,
-        FlexiblePlacementStrategy,
-        HybridComponentPlacement,
-        ModelParallelComponentPlacement,
-        NodePlacementStrategy,
-        PackedPlacementStrategy,
-        Placement,
-        PlacementMode,
-        PlacementStrategy,
         StridedPlacementStrategy,
     )
-    from roost.planning import Plan, load_plan, plan, save_plan
+    from roost.placement.placement import Placement
+    from roost.placement.strategies import (
+        FlexiblePlacementStrategy,
+        NodePlacementStrategy,
+        PackedPlacementStrategy,
+        PlacementStrategy,
+    )
+    from roost.planning.plan import Plan
+    from roost.planning.planner import plan
+    from roost.planning.saved import load_plan, save_plan
 
 
 def __getattr__(name: str) -> Any:

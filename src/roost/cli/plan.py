@@ -45,7 +45,8 @@ def command(
     CONFIG is the job's YAML file. KEY=VALUE overrides a value of it: cluster.num_nodes=4.
     """
     from roost.errors import RoostError
-    from roost.planning import plan, save_plan
+    from roost.planning.planner import plan
+    from roost.planning.saved import save_plan
     from roost.views.terminal import render_plan
 
     _check_overrides(overrides)
