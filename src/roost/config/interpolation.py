@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from roost.errors import ConfigurationError, Finding, Path, error_for, shown
 MAX_TEXT = 1_000  # of one text with interpolations
 MAX_IN_TEXT = 20
 MAX_STEPS = 700  # references in the document, and references followed
+MAX_VALUES = 4_000  # given to OmegaConf
 MAX_RESULT = 20_000  # characters, or values of a mapping referred to
 
 
@@ -43,12 +45,12 @@ def resolve(
     if not wanted:
         return data, positions
     findings: list[Finding] = []
+    if len(wanted) > MAX_STEPS:
+        path, text = wanted[MAX_STEPS]
+        raise error_for([_problem(path, text, "the job holds too many interpolations", positions)])
     root = _Root(_placed(data, around, at) if around is not None else data)
     answers: list[tuple[Path, Any]] = []
     for path, text in wanted:
-        if len(answers) + len(findings) > MAX_STEPS:
-            findings.append(_problem(path, text, "the job holds too many interpolations", positions))
-            break
         try:
             if _excessive(text):
                 raise _TooMuch(f"it holds more than {MAX_IN_TEXT} references or {MAX_TEXT:,} characters")
@@ -100,32 +102,48 @@ def _with(root: Any, path: Path, value: Any) -> Any:
 
 
 class _Root:
-    """A configuration inside OmegaConf. Sections it refuses, which roost does not read, are left out."""
+    """A configuration inside OmegaConf, or as much of it as references may need.
+
+    OmegaConf takes long over every value it holds. Sections it refuses or that are too large are left
+    out; they are the user's own, and matter only if something refers to them.
+    """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         from omegaconf import OmegaConf
 
         self.config: Any = OmegaConf.create({})
-        self.left = MAX_STEPS
-        for key, value in sorted(data.items(), key=lambda entry: entry[0] not in SECTIONS):
+        self.left, self.room = MAX_STEPS, MAX_VALUES
+        self.without: dict[str, Exception] = {}
+        self.mentioned = set(re.findall(r"[\w-]+", " ".join(_references(data))))
+        for key in sorted(data, key=lambda key: (key not in SECTIONS, key not in self.mentioned)):
             try:
-                self.config[key] = self._ready(value, 0)
+                self._add(key, data[key])
             except Exception as error:
-                if isinstance(error, _TooMuch) or key in SECTIONS:
-                    self.config[key] = self._ready(value, 0, parseable=_parses)
+                self.without[key] = error
         self._watch(self.config)
 
-    def _ready(self, value: Any, depth: int, parseable: Any = None) -> Any:
+    def _add(self, key: str, value: Any) -> None:
+        try:
+            self.config[key] = self._ready(value, key, 0)
+        except _TooMuch:
+            raise
+        except Exception:  # most likely one text that is no interpolation although it looks like one
+            self.config[key] = self._ready(value, key, 0, careful=True)
+
+    def _ready(self, value: Any, key: Any, depth: int, careful: bool = False) -> Any:
         """What OmegaConf accepts. References beyond the bounds become missing values."""
-        if depth > 100:
-            raise ValueError("nested too deep")
+        self.room -= 1
+        if self.room < 0 or depth > 100:
+            raise _TooMuch("the section is too large for interpolations")
+        if isinstance(value, (dict, list)) and key not in self.mentioned and _large_without(value):
+            return "???"
         if isinstance(value, dict):
-            return {key: self._ready(item, depth + 1, parseable) for key, item in value.items()}
+            return {name: self._ready(item, name, depth + 1, careful) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._ready(item, depth + 1, parseable) for item in value]
+            return [self._ready(item, index, depth + 1, careful) for index, item in enumerate(value)]
         if isinstance(value, str) and "${" in value:
             self.left -= value.count("${")
-            usable = self.left > 0 and not _excessive(value) and (parseable is None or parseable(value))
+            usable = self.left > 0 and not _excessive(value) and (not careful or _parses(value))
             return value if usable else "???"
         if value is None or isinstance(value, (str, int, float, bool)):
             return value
@@ -154,6 +172,8 @@ class _Root:
             self._watch(node._get_node(key))
 
     def at(self, path: Path) -> Any:
+        if path[0] in self.without:
+            raise self.without[str(path[0])]
         value = self.config
         for step in path:
             value = value[step]
@@ -172,6 +192,33 @@ class _Root:
         if value is None or isinstance(value, (str, int, float, bool)):
             return value
         raise TypeError(f"it becomes {type(value).__name__}, which is not plain data")
+
+
+def _references(data: Any) -> Iterator[str]:
+    """The texts with references, in no order, each container once: a program's own may hold itself."""
+    seen, waiting = set(), [data]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            if "${" in item and not _excessive(item):
+                yield item
+        elif isinstance(item, (dict, list)) and id(item) not in seen:
+            seen.add(id(item))
+            waiting += item.values() if isinstance(item, dict) else item
+
+
+def _large_without(value: Any) -> bool:
+    """Whether a value is large and holds no interpolation."""
+    count, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        count += 1
+        if isinstance(item, str) and "${" in item:
+            return False
+        waiting += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        if count > MAX_RESULT:  # far too large, whatever else it holds
+            return True
+    return count > 100
 
 
 def _parses(text: str) -> bool:

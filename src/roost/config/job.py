@@ -52,9 +52,14 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
             document.finding("RC102", what, ("cluster",), key=True, remedy=remedy)
         ]
     cluster, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
+    if cluster is None:  # look for more problems in what is left without the broken parts
+        sound = _without(section, [finding.path for finding in findings if finding.severity == "error"])
+        cluster, _ = validate(ClusterConfig, sound, document, ("cluster",), OLDER_KEYS)
     if cluster is None:
         return Job(document=document), findings
-    if not cluster.component_placement:
+    if not cluster.component_placement and not any(
+        part.path[1:2] == ("component_placement",) for part in findings
+    ):
         findings.append(
             document.finding(
                 "RC102",
@@ -69,9 +74,26 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
     return Job(document=document, num_nodes=cluster.num_nodes, rules=rules, groups=groups), findings
 
 
+def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
+    """The section less every component, node group or setting that has something wrong in it."""
+    tops = {path[1] for path in broken if len(path) == 2}
+    parts = {path[1:3] for path in broken if len(path) > 2}
+    left: dict[str, Any] = {}
+    for key, value in section.items():
+        if key in tops:
+            continue
+        if isinstance(value, dict):
+            value = {name: item for name, item in value.items() if (key, name) not in parts}
+        elif isinstance(value, list):
+            value = [item for index, item in enumerate(value) if (key, index) not in parts]
+        left[key] = value
+    return left
+
+
 def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) -> dict[str, ComponentRule]:
     rules: dict[str, ComponentRule] = {}
     labels_known = {group.label.strip() for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
+    groups_lost = any(found.severity == "error" and found.path[1:2] == ("node_groups",) for found in findings)
     names = [name for key in cluster.component_placement for name in key.split(",")]
     if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
         findings.append(
@@ -101,7 +123,7 @@ def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) 
             )
             continue
         for index, label in _each_label(value.node_group if isinstance(value, PlacementRule) else None):
-            if label not in labels_known:
+            if label not in labels_known and not groups_lost:
                 findings.append(
                     document.finding(
                         "RI103",

@@ -17,7 +17,7 @@ def plain_mapping(
     source: Mapping[Any, Any],
     sections: Collection[str] = SECTIONS,
     checked: Collection[str] = ("cluster",),
-    max_values: int = 4 * MAX_VALUES,
+    max_values: int = 5 * MAX_VALUES,
 ) -> dict[str, Any]:
     """A copy of these sections as plain data; what else there is may hold anything, of any size.
 

@@ -19,6 +19,7 @@ from roost.errors import Finding, shown
 
 MAX_RANK = 99_999_999
 MAX_TEXT = 20_000
+_MOST_PROBLEMS = 20  # of one text; more help nobody
 _SPACE = " \t\n\r\f\v"
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", re.ASCII)
 _GRAMMAR = (
@@ -79,7 +80,8 @@ class _Problems:
         self.found: list[tuple[Finding, int, int]] = []
 
     def add(self, code: str, start: int, length: int, what: str, why: str = "", remedy: str = "") -> None:
-        self.found.append((Finding(code=code, what=what, why=why, remedy=remedy), start, length))
+        if len(self.found) < _MOST_PROBLEMS:
+            self.found.append((Finding(code=code, what=what, why=why, remedy=remedy), start, length))
 
     def raise_if_any(self) -> None:
         if self.found:

@@ -17,7 +17,7 @@ from roost.errors import ConfigurationError, Finding, Path, Span
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
-MAX_VALUES = 50_000
+MAX_VALUES = 30_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")

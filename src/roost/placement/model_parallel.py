@@ -123,7 +123,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             return None
         if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdecimal():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 1_000_000:
             self.findings.append(
                 self.job.document.finding(
                     "RM104",

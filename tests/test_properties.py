@@ -1,0 +1,198 @@
+"""What holds for every job on every cluster."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import roost
+from roost.config.ranks import RankSpec, parse_ranks
+from roost.planning.plan import Device, Use
+from strategies import JobCase, inventories, jobs, rank_texts
+
+
+def planned(case: JobCase) -> roost.Plan:
+    return roost.plan(case.config, case.inventory)
+
+
+def kind_of(plan: roost.Plan, place: roost.Placement) -> str | None:
+    group = plan.inventory.groups.get(place.node_group_label)
+    return group.hardware_type if group else None
+
+
+@given(jobs())
+def test_ranks_nodes_and_devices(case: JobCase) -> None:
+    plan = planned(case)
+    assert list(plan.components) == list(case.config["cluster"]["component_placement"])
+    for component in plan.components.values():
+        assert [place.rank for place in component.placements] == list(range(component.world_size))
+        for place in component.placements:
+            node = plan.inventory.nodes[place.cluster_node_rank]
+            assert node.rank == place.cluster_node_rank
+            units = node.accelerators.count
+            if kind_of(plan, place):
+                hardware = plan.inventory.groups[place.node_group_label].hardware
+                units = sum(unit.node_rank == node.rank for unit in hardware)
+            held = place.local_hardware_ranks
+            assert held == sorted(set(held))
+            assert set(held) <= set(range(units))
+            assert set(place.visible_accelerators) <= {str(n) for n in range(node.accelerators.count)}
+            assert place.accelerator_type == node.accelerators.type
+
+
+@given(jobs())
+def test_no_process_spans_nodes(case: JobCase) -> None:
+    """Told from the resource ranks themselves: those of one process all lie on its node."""
+    placed = roost.ComponentPlacement(case.config, case.inventory)
+    for name in placed.components:
+        strategy: Any = placed.get_strategy(name)
+        resources = placed.inventory.resources(placed.rules[name].labels)
+        if resources.bare:
+            nodes = [[resources.slots[rank].node.rank] for rank in strategy.node_ranks]
+        else:
+            owner = [slot.node.rank for slot in resources.slots for _ in range(slot.count)]
+            nodes = [[owner[rank] for rank in ranks] for ranks in strategy.hardware_ranks_list]
+        assert [set(on) for on in nodes] == [
+            {place.cluster_node_rank} for place in placed.get_placements(name)
+        ]
+
+
+@given(jobs())
+def test_local_counts_agree(case: JobCase) -> None:
+    for component in planned(case).components.values():
+        order: list[int] = []
+        seen: Counter[int] = Counter()
+        total = Counter(place.cluster_node_rank for place in component.placements)
+        for place in component.placements:
+            if place.cluster_node_rank not in order:
+                order.append(place.cluster_node_rank)
+            assert place.placement_node_rank == order.index(place.cluster_node_rank)
+            assert place.local_rank == seen[place.cluster_node_rank]
+            assert place.local_world_size == total[place.cluster_node_rank]
+            seen[place.cluster_node_rank] += 1
+        assert component.nodes == order
+
+
+@given(jobs())
+def test_sharing_is_counted_right(case: JobCase) -> None:
+    plan = planned(case)
+    uses: dict[Device, list[str]] = {}
+    for name, component in plan.components.items():
+        for place in component.placements:
+            robot = kind_of(plan, place)
+            for number in place.local_hardware_ranks:
+                label = place.node_group_label if robot else ""
+                device = Device(place.cluster_node_rank, robot or "accelerator", label, number)
+                uses.setdefault(device, []).append(name)
+    assert plan.occupancy == {
+        device: tuple(Use(name, names.count(name)) for name in dict.fromkeys(names))
+        for device, names in uses.items()
+    }
+    assert set(plan.shared) == {device for device, names in uses.items() if len(names) > 1}
+    every = {
+        Device(node.rank, "accelerator", "", number)
+        for node in plan.inventory.nodes
+        for number in range(node.accelerators.count)
+    }
+    assert set(plan.idle) == every - set(uses)
+    assert len(plan.idle) == len(set(plan.idle))
+
+
+@given(jobs())
+def test_plan_survives_json(case: JobCase) -> None:
+    plan = planned(case)
+    again = roost.Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert again == plan
+    assert again.digest == plan.digest
+    assert hash(again) == hash(plan)
+    assert again.to_dict() == plan.to_dict()
+
+
+@given(jobs())
+def test_plan_survives_pickling(case: JobCase) -> None:
+    plan = planned(case)
+    assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+@given(jobs(), st.randoms())
+def test_digest_does_not_depend_on_the_order_of_components(case: JobCase, random: Any) -> None:
+    rules = list(case.config["cluster"]["component_placement"].items())
+    random.shuffle(rules)
+    cluster = {**case.config["cluster"], "component_placement": dict(rules)}
+    assert roost.plan({"cluster": cluster}, case.inventory).digest == planned(case).digest
+
+
+def meaning(spec: RankSpec) -> list[tuple[Any, Any]]:
+    return [(segment.resources, segment.processes) for segment in spec.segments]
+
+
+@given(rank_texts())
+def test_parsing_what_was_printed(text: str) -> None:
+    spec = parse_ranks(text)
+    printed = str(spec)
+    assert meaning(parse_ranks(printed)) == meaning(spec)
+    assert str(parse_ranks(printed)) == printed
+    assert " " not in printed
+    segments = [(segment.start, segment.length) for segment in spec.segments]
+    assert [text[start : start + length].replace(" ", "") for start, length in segments] == [
+        piece.replace(" ", "") for piece in text.split(",")
+    ]
+
+
+@given(
+    inventories(), st.integers(0, 6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), st.booleans()
+)
+def test_packed_is_the_flexible_list_it_stands_for(
+    inventory: roost.Inventory, start: int, width: int, stride: int, blocks: int, isolate: bool
+) -> None:
+    end = start + width * stride * blocks - 1
+    ranks = [
+        [base + offset + stride * step for step in range(width)]
+        for base in range(start, end + 1, width * stride)
+        for offset in range(stride)
+    ]
+
+    def outcome(strategy: roost.PlacementStrategy) -> Any:
+        try:
+            return strategy.get_placement(inventory, isolate)
+        except roost.PlacementError:
+            return "refused"
+
+    packed = outcome(roost.PackedPlacementStrategy(start, end, width, stride))
+    assert packed == outcome(roost.FlexiblePlacementStrategy(ranks))
+
+
+@given(st.integers(1, 5), st.data())
+def test_bare_nodes_give_a_node_strategy(number: int, data: st.DataObject) -> None:
+    inventory = roost.Inventory.uniform(number, data.draw(st.sampled_from([0, 8])))
+    first = data.draw(st.integers(0, number - 1))
+    last = data.draw(st.integers(first, number - 1))
+    count = data.draw(st.integers(last - first + 1, 20))
+    rule = {"node_group": "node", "placement": f"{first}-{last}:0-{count - 1}"}
+    placed = roost.ComponentPlacement({"cluster": {"component_placement": {"w": rule}}}, inventory)
+    strategy = placed.get_strategy("w")
+    assert isinstance(strategy, roost.NodePlacementStrategy)
+    each, extra = divmod(count, last - first + 1)
+    nodes = [
+        node
+        for index, node in enumerate(range(first, last + 1))
+        for _ in range(each + (1 if index < extra else 0))
+    ]
+    assert list(placed.get_placements("w")) == roost.NodePlacementStrategy(nodes, "node").get_placement(
+        inventory
+    )
+    assert placed.get_hardware_ranks("w") == list(range(first, last + 1))
+
+
+@given(jobs())
+def test_component_placement_says_what_the_plan_says(case: JobCase) -> None:
+    plan = planned(case)
+    placed = roost.ComponentPlacement(case.config, case.inventory)
+    for name, component in plan.components.items():
+        assert component.placements == placed.get_strategy(name).get_placement(placed.inventory)
+        assert component.world_size == placed.get_world_size(name)
