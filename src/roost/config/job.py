@@ -57,9 +57,9 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
         cluster, _ = validate(ClusterConfig, sound, document, ("cluster",), OLDER_KEYS)
     if cluster is None:
         return Job(document=document), findings
-    if not cluster.component_placement and not any(
-        part.path[1:2] == ("component_placement",) for part in findings
-    ):
+    # Where that section itself is broken, or another key may be a misspelling of it, that was said already.
+    said = any(found.path[1:2] == ("component_placement",) or found.code == "RC101" for found in findings)
+    if not cluster.component_placement and not said:
         findings.append(
             document.finding(
                 "RC102",
