@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,12 +64,12 @@ class Reservation:
             taken: list[PlacementGroup] = []
             try:
                 granted = self._take(missing, taken, deadline)
-                self._accept(missing, granted)
+                self._accept(granted)
             except BaseException:
                 _give_back(taken)
                 raise
             self._groups += taken
-        self._publish()
+            self._publish()  # before the next job's turn: it must know which numbers are ours
 
     def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
         return self.held[(node, devices[0])].bundle if devices else None
@@ -143,12 +144,15 @@ class Reservation:
         self, missing: Mapping[int, set[int]], taken: list[PlacementGroup], deadline: float
     ) -> dict[Bundle, tuple[int, tuple[int, ...]]]:
         """Bundles that hold the wanted devices, each with its node and the devices it should be."""
-        others = {holder.node: holder.devices or frozenset() for holder in self._holders(missing)}
+        holders = self._holders(missing)
         pieces = {}
         for rank, wanted in missing.items():
+            there = [holder for holder in holders if holder.node == rank]
             ours = {device for node, device in self.held if node == rank}
-            free = set(range(self.live[rank].facts.accelerators.count)) - ours - others.get(rank, frozenset())
-            pieces[rank] = runs(wanted, free)
+            total = self.live[rank].facts.accelerators.count
+            free = set(range(total)) - ours.union(*[holder.devices or () for holder in there])
+            spare = int(total - sum(holder.count for holder in there)) - len(wanted)
+            pieces[rank] = runs(wanted, free, spare)
         bundles: dict[Bundle, tuple[int, tuple[int, ...]]] = {}
         fillers: list[PlacementGroup] = []
         try:
@@ -161,7 +165,7 @@ class Reservation:
                     }
                     if not part:
                         continue
-                    group = self._pinned(part, len(self._groups) + len(taken))
+                    group = self._pinned(part)
                     keep.append(group)
                     self._await(group, part, deadline)
                     if is_wanted:
@@ -170,13 +174,13 @@ class Reservation:
             _give_back(fillers)
         return bundles
 
-    def _pinned(self, part: Mapping[int, tuple[int, ...]], serial: int) -> PlacementGroup:
+    def _pinned(self, part: Mapping[int, tuple[int, ...]]) -> PlacementGroup:
         ranks = sorted(part)
         return placement_group(
             [{self._resource(rank): len(part[rank])} for rank in ranks],
             # The node id as a label keeps our order; strategies such as PACK do not.
             bundle_label_selector=[{"ray.io/node-id": self.live[rank].node_id} for rank in ranks],
-            name=f"{NAMESPACE}/{self.job}/{serial}",
+            name=f"{NAMESPACE}/{self.job}/{secrets.token_hex(4)}",  # Ray wants names to be unique
         )
 
     def _await(self, group: PlacementGroup, part: Mapping[int, tuple[int, ...]], deadline: float) -> None:
@@ -201,9 +205,7 @@ class Reservation:
 
     # -- which ones they are -------------------------------------------------------------------------
 
-    def _accept(
-        self, missing: Mapping[int, set[int]], bundles: Mapping[Bundle, tuple[int, tuple[int, ...]]]
-    ) -> None:
+    def _accept(self, bundles: Mapping[Bundle, tuple[int, tuple[int, ...]]]) -> None:
         measured = self._measure(bundles)
         holdings: dict[tuple[int, int], Holding] = {}
         moved: list[str] = []

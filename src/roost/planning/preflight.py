@@ -56,14 +56,20 @@ def shortages(
     return findings
 
 
-def runs(wanted: Collection[int], free: Iterable[int]) -> list[tuple[bool, tuple[int, ...]]]:
+def runs(
+    wanted: Collection[int], free: Iterable[int], spare: int | None = None
+) -> list[tuple[bool, tuple[int, ...]]]:
     """The free devices up to the last wanted one, cut into runs of wanted and unwanted.
 
     Ray grants a node's lowest free numbers first. Taking the runs in turn, and giving the unwanted ones
-    back afterwards, therefore yields exactly the wanted ones.
+    back afterwards, therefore yields exactly the wanted ones. Somebody whose numbers are not known may hold
+    some that seem free: `spare` limits how many unwanted ones are taken, so that the wanted ones still fit.
     """
     last = max(wanted, default=-1)
     relevant = [device for device in sorted(free) if device <= last]
+    unwanted = [device for device in relevant if device not in set(wanted)]
+    surplus = 0 if spare is None else max(0, len(unwanted) - max(0, spare))
+    relevant = [device for device in relevant if device not in set(unwanted[:surplus])]
     return [
         (is_wanted, tuple(members))
         for is_wanted, members in groupby(relevant, key=lambda device: device in set(wanted))
