@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast lint bench clean
+.PHONY: demo test test-fast test-torch lint bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -13,6 +13,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/roost plan examples/heterogeneous.yaml --inventory examples/heterogeneous_cluster.yaml
+	$(BIN)/python examples/three_components.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -21,13 +22,23 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not torch"
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not ray and not netns"
+	$(BIN)/python -m pytest -m "not ray and not netns and not torch"
+
+# The version is spelt out because that spelling is a CPU build where one is at hand.
+$(VENV)/.torch: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0 numpy
+	touch $(VENV)/.torch
+
+test-torch: $(VENV)/.torch
+	$(BIN)/python -m pytest -m torch
 
 bench: $(READY)
 	$(BIN)/python benchmarks/plan_scale.py
+	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/calls.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache

@@ -12,9 +12,17 @@ from typing import Any, TextIO
 
 import click
 
-from roost.errors import Finding, RoostError, Span
+from roost.errors import (
+    ClusterError,
+    Finding,
+    LaunchError,
+    ReservationError,
+    RoostError,
+    Span,
+    WorkerError,
+)
 
-FINE, FOUND, USAGE, NO_FIT, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
+FINE, FOUND, USAGE, NO_FIT, UNREACHABLE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
 FORMAT_VERSION = 1  # of what --json prints, apart from a plan, which has its own
 
 
@@ -28,7 +36,9 @@ def guarded(run: Callable[[], object]) -> int:
         return code if isinstance(code, int) else FINE
     except RoostError as error:
         tell_findings(error.findings)
-        return code_for(error.findings)
+        if isinstance(error, ClusterError) and not isinstance(error, ReservationError):
+            return UNREACHABLE
+        return FAILED if isinstance(error, (LaunchError, WorkerError)) else code_for(error.findings)
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ class StartOrder:
     context: WorkerContext
     variables: Mapping[str, str]
     defaults: Mapping[str, str]
+    module_paths: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"StartOrder({self.context.name})"
@@ -53,6 +55,8 @@ class Host:
         os.environ.update(order.variables)
         for name, value in order.defaults.items():
             os.environ.setdefault(name, value)
+        # The driver finds its modules here; a node that has the same directory may look there last.
+        sys.path += [path for path in order.module_paths if path not in sys.path and os.path.isdir(path)]  # noqa: PTH112
         cls, args, kwargs = cloudpickle.loads(program)
         rank = order.context.placement.rank
         begin(order.context)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,12 @@ class RayMembers:
                 devices=tuple(names),
             )
             visible = accelerator_kind(placement.accelerator_type).visible_variable if names else None
-            start = StartOrder(context=context, variables={**configured, **variables}, defaults=defaults)
+            start = StartOrder(
+                context=context,
+                variables={**configured, **variables},
+                defaults=defaults,
+                module_paths=tuple(path for path in sys.path if path),
+            )
             started.append(handle.start.remote(start, program, visible))
             expected.append((facts.node_id, variables.get(visible) if visible else None))
         self.found = self._gather_started(started, order)
