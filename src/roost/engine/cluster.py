@@ -21,7 +21,8 @@ class Cluster:
     """Connects, finds out what is there, and starts workers.
 
     `Cluster(num_nodes=2)` or `Cluster(cluster_cfg=cfg.cluster)` in the driver; `Cluster()` attaches to the job
-    that is running. With `inline=True` or ROOST_INLINE set, everything happens in this process.
+    that is running. A job holds the accelerators it uses, or with `whole_nodes=True` all accelerators of the
+    nodes it uses, from the first launch on. With `inline=True` or ROOST_INLINE set, everything happens in this process.
     """
 
     NAMESPACE: ClassVar[str] = "roost"
@@ -50,6 +51,7 @@ class Cluster:
         address: str | None = None,
         job: str | None = None,
         timeout: float = 300.0,
+        whole_nodes: bool = False,
         inline: bool | str | None = None,
     ) -> None:
         raise NotImplementedError

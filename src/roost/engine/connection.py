@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import ray
 
@@ -148,3 +149,27 @@ def warn_if_open(address: str) -> None:
         remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
     )
     log.warning("%s", render([finding]))
+
+
+def answer(refs: Any, what: str, within: float = 60.0) -> Any:
+    """What roost's own actors answer, with a deadline and words for when they do not."""
+    try:
+        return ray.get(refs, timeout=within)
+    except ray.exceptions.GetTimeoutError:
+        raise ClusterError(
+            Finding(
+                code="RE112",
+                what=f"{what} took more than {within:g} s",
+                why="a process of roost does not answer",
+                remedy="is a node overloaded or gone? `ray status` shows them",
+            )
+        ) from None
+    except ray.exceptions.RayActorError as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ClusterError(
+            Finding(
+                code="RE106",
+                what=f"{what} failed: the process of roost that does it is gone",
+                why=reason[:300],
+            )
+        ) from error

@@ -13,6 +13,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
+from roost.engine.result import Described
 from roost.engine.scatter import share_of
 from roost.engine.worker import WorkerContext, begin
 
@@ -57,13 +58,14 @@ class Host:
             os.environ.setdefault(name, value)
         # The driver finds its modules here; a node that has the same directory may look there last.
         sys.path += [path for path in order.module_paths if path not in sys.path and os.path.isdir(path)]  # noqa: PTH112
-        cls, args, kwargs = cloudpickle.loads(program)
         rank = order.context.placement.rank
-        begin(order.context)
-        self._worker = cls(
-            *[share_of(arg, rank) for arg in args],
-            **{key: share_of(arg, rank) for key, arg in kwargs.items()},
-        )
+        with portable_errors():
+            cls, args, kwargs = cloudpickle.loads(program)
+            begin(order.context)
+            self._worker = cls(
+                *[share_of(arg, rank) for arg in args],
+                **{key: share_of(arg, rank) for key, arg in kwargs.items()},
+            )
         return WhereItIs(
             node_id=ray.get_runtime_context().get_node_id(),
             pid=os.getpid(),
@@ -74,7 +76,8 @@ class Host:
     def call(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         """The value, and the seconds it took."""
         began = time.perf_counter()
-        value = getattr(self._worker, method)(*args, **kwargs)
+        with portable_errors():
+            value = getattr(self._worker, method)(*args, **kwargs)
         return value, time.perf_counter() - began
 
 
@@ -86,10 +89,32 @@ class AsyncHost(Host):
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:  # type: ignore[override]
         began = time.perf_counter()
-        value = getattr(self._worker, method)(*args, **kwargs)
-        if inspect.isawaitable(value):
-            value = await value
+        with portable_errors():
+            value = getattr(self._worker, method)(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
         return value, time.perf_counter() - began
+
+
+class portable_errors:  # a `with` block; a class because it is on the path of every call
+    """Exceptions of which the caller could make no copy are replaced by a description of them."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Exception) and not _travels(error):
+            args = error.args if _travels(error.args) else ()
+            state = {name: value for name, value in error.__dict__.items() if _travels(value)}
+            raise Described(type(error), args, state, str(error)) from error
+
+
+def _travels(value: Any) -> bool:
+    try:
+        cloudpickle.loads(cloudpickle.dumps(value))
+    except Exception:
+        return False
+    return True
 
 
 def is_async(cls: type) -> bool:

@@ -36,6 +36,7 @@ class InlineCluster(Cluster):
         address: str | None = None,
         job: str | None = None,
         timeout: float = 300.0,
+        whole_nodes: bool = False,
         inline: bool | str | None = None,
     ) -> None:
         global _current

@@ -16,11 +16,11 @@ from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine import environment
-from roost.engine.connection import job_namespace
+from roost.engine.connection import answer, job_namespace
 from roost.engine.discovery import on_node
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import AsyncHost, Host, StartOrder, WhereItIs, is_async
-from roost.engine.result import GroupResult
+from roost.engine.result import Described, GroupResult
 from roost.engine.scatter import share_of
 from roost.engine.worker import WorkerContext
 from roost.errors import Finding, LaunchError, WorkerDied
@@ -39,7 +39,7 @@ def start_members(cluster: LiveCluster, order: LaunchOrder) -> RayMembers:
     """All ranks, or none: what was started is taken down again when any rank fails."""
     cluster.reservation.ensure(accelerators_of(cluster, order.placements))
     leader = cluster.node(order.placements[0].cluster_node_rank)
-    port = ray.get(leader.agent.lease_ports.remote(1), timeout=60)[0]
+    port = answer(leader.agent.lease_ports.remote(1), f"leasing a port for {order.name!r}")[0]
     members = RayMembers(order.name, order.placements, cluster.nodes, leader.facts.ip, port, leader.agent)
     try:
         members.start(cluster, order)
@@ -274,7 +274,8 @@ def _once(argument: Any) -> Any:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    return error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+    cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+    return cause.rebuilt() if isinstance(cause, Described) else cause
 
 
 # Answers nobody will ask for any more: another rank of the same call failed first. Ray complains of an error
@@ -307,7 +308,8 @@ class RayResult(GroupResult):
             late = [position for position, ref in enumerate(self._refs) if ref in set(pending)]
             raise self._late(late or [0], timeout or 0.0) from None
         except ray.exceptions.RayError as error:
-            raise self._failure(error) from None
+            failure = self._failure(error)
+            raise failure from failure.__cause__
 
     @property
     def done(self) -> bool:
@@ -328,7 +330,8 @@ class RayResult(GroupResult):
                 try:
                     value, _ = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    raise self._convert(position, error, 0) from None
+                    failure = self._convert(position, error, 0)
+                    raise failure from failure.__cause__
                 yield self.ranks[position], value
 
     def durations(self, timeout: float | None = None) -> list[float]:
@@ -342,7 +345,8 @@ class RayResult(GroupResult):
         try:
             return [value for value, _ in await asyncio.gather(*self._refs)]
         except ray.exceptions.RayError as error:
-            raise self._failure(error) from None
+            failure = self._failure(error)
+            raise failure from failure.__cause__
 
     def _failure(self, first: BaseException) -> Exception:
         """The error of the lowest rank that failed so far."""
@@ -362,7 +366,7 @@ class RayResult(GroupResult):
 
     def _convert(self, position: int, error: BaseException, others: int) -> Exception:
         if isinstance(error, ray.exceptions.RayTaskError):
-            return self._raised(position, error.cause, _ANSI.sub("", str(error)), others)
+            return self._raised(position, _cause(error), _ANSI.sub("", str(error)), others)
         died = WorkerDied(
             Finding(
                 code="RE111",

@@ -15,7 +15,7 @@ from ray import cloudpickle
 from roost.config.schema import NAME
 from roost.engine.allocation import allocated_actor, variables_for
 from roost.engine.cluster import Cluster, read_cluster_section, with_groups
-from roost.engine.connection import connect, job_namespace
+from roost.engine.connection import answer, connect, job_namespace
 from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
 from roost.engine.launching import RayMembers, start_members
@@ -44,6 +44,7 @@ class LiveCluster(Cluster):
         address: str | None = None,
         job: str | None = None,
         timeout: float = 300.0,
+        whole_nodes: bool = False,
         inline: bool | str | None = None,
     ) -> None:
         self._groups: dict[str, WorkerGroup] = {}
@@ -51,6 +52,7 @@ class LiveCluster(Cluster):
         self._agents: dict[str, Any] = {}
         self._actors: list[Any] = []
         self._open = True
+        self._whole_nodes = whole_nodes
         if num_nodes is None and cluster_cfg is None:
             self._attach(address, job)
         else:
@@ -104,8 +106,8 @@ class LiveCluster(Cluster):
         nodes = tuple(node.facts.as_node(rank) for rank, node in enumerate(live))
         self.inventory = with_groups(Inventory(nodes=nodes), config, document)
         self.master_addr = live[0].facts.ip
-        self.master_port = ray.get(live[0].agent.lease_ports.remote(1), timeout=60)[0]
-        self.reservation = Reservation(self.job, live)
+        self.master_port = answer(live[0].agent.lease_ports.remote(1), "leasing the master port")[0]
+        self.reservation = Reservation(self.job, live, whole_nodes=self._whole_nodes)
         layout = {
             "nodes": nodes,
             "facts": [node.facts for node in live],
@@ -114,7 +116,7 @@ class LiveCluster(Cluster):
             "master_port": self.master_port,
             "driver_pid": os.getpid(),
         }
-        ray.get(self._managers[NodeManager].set_layout.remote(layout), timeout=60)
+        answer(self._managers[NodeManager].set_layout.remote(layout), "starting the managers")
 
     # -- the way in for every other process ------------------------------------------------------------
 
@@ -165,14 +167,14 @@ class LiveCluster(Cluster):
         group = WorkerGroup(order.name, order.placements, order.methods, members, owned=True)
         group._on_shutdown = lambda: self._forget(order.name)
         self._groups[order.name] = group
-        ray.get(
+        answer(
             [
                 self._managers[WorkerManager].register_group.remote(order.name, members.description(order)),
                 self._managers[CollectiveManager].register.remote(
                     order.name, members.master_addr, members.master_port, len(order.placements)
                 ),
             ],
-            timeout=60,
+            "registering the group",
         )
         return group
 

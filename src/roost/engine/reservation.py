@@ -19,7 +19,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from roost.engine.connection import NAMESPACE, job_namespace
+from roost.engine.connection import NAMESPACE, answer, job_namespace
 from roost.engine.discovery import LiveNode
 from roost.engine.managers import NodeManager
 from roost.errors import Finding, ReservationError, render
@@ -47,10 +47,15 @@ class Reservation:
     job: str
     live: Sequence[LiveNode]
     held: dict[tuple[int, int], Holding] = field(default_factory=dict)
+    whole_nodes: bool = False  # take every accelerator of a node that is used at all
     _groups: list[PlacementGroup] = field(default_factory=list)
 
     def ensure(self, needs: Mapping[int, set[int]], timeout: float = 30.0) -> None:
         """Hold these devices too. Refused at once when they cannot be had, and then nothing is kept."""
+        if self.whole_nodes:
+            needs = {
+                node: set(range(self.live[node].facts.accelerators.count)) | needs[node] for node in needs
+            }
         missing = {
             node: absent
             for node, devices in needs.items()
@@ -253,7 +258,7 @@ class Reservation:
 
     def _publish(self) -> None:
         manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
-        ray.get(manager.add_holdings.remote(self.held), timeout=30)
+        answer(manager.add_holdings.remote(self.held), "recording the reservation")
 
 
 @ray.remote(num_cpus=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
+from types import MemberDescriptorType
 from typing import Any
 
 from roost.errors import CallTimeout, Finding, WorkerRaised
@@ -72,6 +74,29 @@ def _summary(cause: BaseException | None, text: str) -> str:
     return (text.strip().splitlines() or ["an exception"])[-1][:400]
 
 
+class Described(Exception):
+    """Stands for an exception of which no copy can be made in another process as it is."""
+
+    def __init__(
+        self, kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any], text: str
+    ) -> None:
+        super().__init__(kind, args, state, text)
+
+    def __str__(self) -> str:
+        return str(self.args[3])
+
+    def rebuilt(self) -> BaseException | None:
+        """An exception of that type, made without its constructor."""
+        kind, args, state, _ = self.args
+        try:
+            made: BaseException = kind.__new__(kind, *args)
+            made.args = args
+            made.__dict__.update(state)
+        except Exception:
+            return self
+        return made
+
+
 def raised_error(
     finding: Finding, cause: BaseException | None, group: str, rank: int, remote_traceback: str
 ) -> WorkerRaised:
@@ -81,10 +106,22 @@ def raised_error(
         error = _raised_class(type(cause))(finding) if cause is not None else _Raised(finding)
     except Exception:  # a type whose instances cannot be made like this
         error = _Raised(finding)
+    if cause is not None:
+        _copy_attributes(cause, error)
     error.group, error.rank = group, rank
     error.remote_traceback = remote_traceback  # type: ignore[attr-defined]
     error.__cause__ = cause
     return error
+
+
+def _copy_attributes(cause: BaseException, error: WorkerRaised) -> None:
+    """What the worker's exception knows, such as `errno`: whoever catches its type may ask."""
+    error.__dict__.update(cause.__dict__)
+    for base in type(cause).__mro__:
+        for name, slot in vars(base).items():
+            if isinstance(slot, MemberDescriptorType) and not name.startswith("__"):
+                with contextlib.suppress(Exception):
+                    setattr(error, name, getattr(cause, name))
 
 
 class _Raised(WorkerRaised):
@@ -99,6 +136,11 @@ class _Raised(WorkerRaised):
         return raised_error, arguments
 
 
+def _keep_findings(self: _Raised, *findings: Finding) -> None:
+    """In place of the constructor of the worker's exception, which may want other arguments."""
+    self.args = findings
+
+
 _Raised.__name__ = _Raised.__qualname__ = "WorkerRaised"
 _classes: dict[type, type[_Raised]] = {}
 
@@ -108,5 +150,5 @@ def _raised_class(kind: type[BaseException]) -> type[_Raised]:
         if not issubclass(kind, Exception):
             return _Raised
         bases = (_Raised,) if issubclass(_Raised, kind) else (_Raised, kind)
-        _classes[kind] = type(f"WorkerRaised[{kind.__name__}]", bases, {})
+        _classes[kind] = type(f"WorkerRaised[{kind.__name__}]", bases, {"__init__": _keep_findings})
     return _classes[kind]
