@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from roost.engine.result import Described
+from roost.engine.result import as_portable
 from roost.engine.scatter import share_of
 from roost.engine.worker import WorkerContext, begin
 
@@ -103,18 +103,8 @@ class portable_errors:  # a `with` block; a class because it is on the path of e
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception) and not _travels(error):
-            args = error.args if _travels(error.args) else ()
-            state = {name: value for name, value in error.__dict__.items() if _travels(value)}
-            raise Described(type(error), args, state, str(error)) from error
-
-
-def _travels(value: Any) -> bool:
-    try:
-        cloudpickle.loads(cloudpickle.dumps(value))
-    except Exception:
-        return False
-    return True
+        if isinstance(error, Exception) and (portable := as_portable(error, cloudpickle)) is not error:
+            raise portable from error
 
 
 def is_async(cls: type) -> bool:

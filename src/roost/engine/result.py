@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from types import MemberDescriptorType
@@ -85,7 +86,7 @@ class Described(Exception):
     def __str__(self) -> str:
         return str(self.args[3])
 
-    def rebuilt(self) -> BaseException | None:
+    def rebuilt(self) -> BaseException:
         """An exception of that type, made without its constructor."""
         kind, args, state, _ = self.args
         try:
@@ -97,11 +98,29 @@ class Described(Exception):
         return made
 
 
+def as_portable(error: BaseException, pickler: Any = pickle) -> BaseException:
+    """The error itself, or a description of it where no copy could be made of it elsewhere."""
+
+    def travels(value: Any) -> bool:
+        try:
+            pickler.loads(pickler.dumps(value))
+        except Exception:
+            return False
+        return True
+
+    if travels(error):
+        return error
+    args = error.args if travels(error.args) else ()
+    state = {name: value for name, value in error.__dict__.items() if travels(value)}
+    return Described(type(error), args, state, str(error))
+
+
 def raised_error(
     finding: Finding, cause: BaseException | None, group: str, rank: int, remote_traceback: str
 ) -> WorkerRaised:
     """An error that is also of the type the worker raised, where Python allows that."""
     error: WorkerRaised
+    cause = cause.rebuilt() if isinstance(cause, Described) else cause
     try:
         error = _raised_class(type(cause))(finding) if cause is not None else _Raised(finding)
     except Exception:  # a type whose instances cannot be made like this
@@ -132,7 +151,8 @@ class _Raised(WorkerRaised):
         return super().__str__() + (f"\n\nremote traceback:\n{trace}" if trace else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self.findings[0], self.__cause__, self.group, self.rank, self.remote_traceback)
+        cause = self.__cause__ and as_portable(self.__cause__)
+        arguments = (self.findings[0], cause, self.group, self.rank, self.remote_traceback)
         return raised_error, arguments
 
 

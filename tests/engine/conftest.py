@@ -1,0 +1,67 @@
+"""One real Ray of three nodes for the whole session, and programs that are run against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import ray
+from running import HERE, Program, new_job
+
+import roost
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """A Ray of 3 nodes with 4 virtual accelerators each, where the tests' workers can be imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(HERE))
+        nodes = roost.embedded("3x4")
+        where = nodes.start()
+    yield where
+    nodes.stop()
+
+
+@pytest.fixture(scope="session")
+def connected(address: str) -> Iterator[str]:
+    """This process is connected, as a program that called `ray.init` itself."""
+    ray.init(address=address, namespace="roost", log_to_driver=False)
+    yield address
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster(connected: str) -> Iterator[roost.Cluster]:
+    """A job that the tests of one module share."""
+    with roost.Cluster(num_nodes=3, job=new_job("shared")) as made:
+        yield made
+
+
+@pytest.fixture
+def clusters(connected: str) -> Iterator[Callable[..., roost.Cluster]]:
+    """Jobs of one test: `clusters(num_nodes=1)`. They end with it."""
+    made: list[roost.Cluster] = []
+
+    def make(**options: Any) -> roost.Cluster:
+        made.append(roost.Cluster(**{"num_nodes": 3, "job": new_job(), "timeout": 60, **options}))
+        return made[-1]
+
+    yield make
+    for one in reversed(made):
+        one.shutdown()
+
+
+@pytest.fixture
+def run(address: str) -> Iterator[Callable[..., Program]]:
+    """Start one of the programs against the session's Ray. What still runs at the end is killed."""
+    started: list[Program] = []
+
+    def start(name: str, *args: str, env: dict[str, str | None] | None = None, **more: Any) -> Program:
+        program = Program(name, *args, env={"RAY_ADDRESS": address, **(env or {})}, **more)
+        started.append(program)
+        return program
+
+    yield start
+    for program in started:
+        program.kill()

@@ -1,0 +1,186 @@
+"""Workers that the tests launch. Importing this costs little, since every worker process does it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import roost
+
+ENVIRONMENT_AT_IMPORT = dict(os.environ)
+
+
+class Reporter(roost.Worker):
+    """Says where and what it is."""
+
+    def __init__(self, note: Any = None) -> None:
+        super().__init__()
+        self.note = note
+        self.rank_in_constructor = self.rank
+
+    def environment(self, *names: str) -> dict[str, str | None]:
+        return {name: os.environ.get(name) for name in names}
+
+    def environment_at_import(self, *names: str) -> dict[str, str | None]:
+        return {name: ENVIRONMENT_AT_IMPORT.get(name) for name in names}
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "local_rank": self.local_rank,
+            "group": self.group_name,
+            "placement": self.placement,
+            "note": self.note,
+            "rank_in_constructor": self.rank_in_constructor,
+        }
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def python(self) -> tuple[str, list[str]]:
+        return sys.executable, sys.path
+
+    def say(self, text: str) -> None:
+        self.log_info(text)
+
+    def echo(self, value: Any) -> tuple[int, Any]:
+        return self.rank, value
+
+    def size(self, value: Any) -> int:
+        return len(value)
+
+    def raises(self, error: BaseException, *ranks: int) -> int:
+        if self.rank in ranks:
+            raise error
+        return self.rank
+
+    def raise_picky(self) -> None:
+        if self.rank == 1:
+            raise Picky(7, text="picky")
+
+    def raise_locked(self) -> None:
+        if self.rank == 1:
+            raise HoldsALock
+
+    def dies(self, *ranks: int) -> int:
+        if self.rank in ranks:
+            os._exit(9)
+        return self.rank
+
+    def waits_for(self, path: str) -> int:
+        while not os.path.exists(path):  # noqa: PTH110
+            time.sleep(0.01)
+        return self.rank
+
+    def listens_on_master_port(self) -> str:
+        """Rank 0 listens where the group was told to meet, as a rendezvous does."""
+        if self.rank:
+            return ""
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+            server.listen()
+            with socket.create_connection(server.getsockname()[:2], timeout=5):
+                return str(server.getsockname())
+
+    def attaches(self) -> tuple[str, int, str]:
+        """What `Cluster()` sees from inside a worker."""
+        cluster = roost.Cluster()
+        return cluster.job, cluster.num_nodes, cluster.master_addr
+
+    def calls_group(self, name: str) -> list[Any]:
+        return roost.WorkerGroup.attach(name).echo("hello").wait(timeout=30)
+
+
+class Overlapping(roost.Worker):
+    """Its calls meet: each waits until the other has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = asyncio.Event()
+
+    async def first(self) -> str:
+        await asyncio.wait_for(self.came.wait(), 30)
+        return "first"
+
+    async def second(self) -> str:
+        self.came.set()
+        return "second"
+
+    def plain(self) -> str:
+        return threading.current_thread().name
+
+
+class FailsToStart(roost.Worker):
+    def __init__(self, failing: int, error: BaseException) -> None:
+        super().__init__()
+        if self.rank == failing:
+            raise error
+
+
+class DiesWhileStarting(roost.Worker):
+    def __init__(self, failing: int) -> None:
+        super().__init__()
+        if self.rank == failing:
+            os._exit(3)
+
+
+class NeverStarts(roost.Worker):
+    def __init__(self) -> None:
+        super().__init__()
+        if self.rank == 1:
+            threading.Event().wait()
+
+
+class Meddler(roost.Worker):
+    """Changes what it sees, as some libraries do when they are imported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"
+
+
+class Plain:
+    """Not a roost worker: for `allocate`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args, self.kwargs = args, kwargs
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.args, self.kwargs
+
+    def environment(self, *names: str) -> dict[str, str | None]:
+        return {name: os.environ.get(name) for name in names}
+
+    def environment_at_import(self, *names: str) -> dict[str, str | None]:
+        return {name: ENVIRONMENT_AT_IMPORT.get(name) for name in names}
+
+    async def later(self, value: Any) -> Any:
+        return value
+
+    def node_id(self) -> str:
+        import ray
+
+        return ray.get_runtime_context().get_node_id()
+
+
+class Picky(Exception):
+    """An exception that cannot be made from its `args`."""
+
+    def __init__(self, code: int, *, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class HoldsALock(Exception):
+    """An exception that cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__("cannot travel")
+        self.lock = threading.Lock()
