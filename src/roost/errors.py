@@ -235,7 +235,7 @@ def close_to(word: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     names = sorted(known, key=lambda name: name[:1] != word[:1])[:100]  # comparing costs
-    close = get_close_matches(word[:64], [name[:64] for name in names], n=1, cutoff=0.5)
+    close = get_close_matches(word[:64], [name[:64] for name in names], n=1, cutoff=0.6)
     return close[0] if close else None
 
 
@@ -250,8 +250,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def counted(number: int, noun: str) -> str:
     """`1 node`, `2 nodes`, `3 processes`."""
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{ending}"
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {plural}"
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -300,9 +302,9 @@ def _excerpt(place: Span, path: Path) -> list[str]:
     line, column, length = place.excerpt, place.column - 1, place.length
     if not line or len(line) > _LONGEST_EXCERPT:
         return []
-    if any(isinstance(step, str) and looks_secret(step) for step in path):
-        return []  # its value may stand on a line of its own
     line = hide_secrets(line)
+    if any(isinstance(step, str) and looks_secret(step) and step not in line for step in path):
+        return []  # a secret's value on a line without its name
     if len(line) > 160:  # a window around the caret
         start = max(0, column - 60)
         line, column = ("..." if start else "") + line[start : start + 150], column - start + 3 * bool(start)

@@ -17,11 +17,13 @@ from roost.config.plain import plain_mapping
 from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, error_for
 
+NAMELESS = "<config>"
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
     data: dict[str, Any]
-    name: str = "<config>"
+    name: str = NAMELESS
     positions: Positions = field(default_factory=Positions)
 
     def value_span(self, path: Path) -> Span | None:
@@ -52,6 +54,8 @@ class Document:
         part: tuple[int, int] | None = None,
     ) -> Finding:
         where = self.key_span(path) if key else self.value_span(path) or self.key_span(path)
+        if where is None and self.name != NAMELESS and not self.data:
+            where = Span(source=self.name, line=1, column=1, length=1, excerpt="")  # an empty file
         if where is not None and part is not None and part[0] + part[1] <= where.length:
             written = where.excerpt[where.column - 1 :][: where.length]
             where = where if "${" in written else where.part(*part)  # what it resolved to is not there

@@ -32,7 +32,7 @@ class Job:
     document: Document
     num_nodes: int | None = None
     rules: Mapping[str, ComponentRule] = field(default_factory=dict)
-    groups: tuple[NodeGroupConfig, ...] = ()
+    groups: tuple[NodeGroupConfig | None, ...] = ()  # as listed; None where one cannot be read
 
 
 def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Finding]]:
@@ -43,14 +43,16 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
     section = document.data.get("cluster")
     if not isinstance(section, dict):
         known = [key for key in document.data if isinstance(key, str)]
-        what = "the `cluster` section is missing"
-        if "cluster" in document.data:
-            what = "the `cluster` section is empty" if section is None else "`cluster` must be a mapping"
         close = None if "cluster" in document.data else close_to("cluster", known)
-        remedy = f"is it {close!r}? rename that to `cluster`" if close else _CLUSTER_EXAMPLE
-        return Job(document=document), [
-            document.finding("RC102", what, ("cluster",), key=True, remedy=remedy)
-        ]
+        code, what, remedy = "RC102", "the `cluster` section is missing", _CLUSTER_EXAMPLE
+        if close:
+            remedy = f"if {close!r} is meant to be it, rename it to `cluster`"
+        elif section is not None:
+            code, what = "RC103", "`cluster` must be a mapping"
+        elif "cluster" in document.data:
+            what = "the `cluster` section is empty"
+        finding = document.finding(code, what, (close or "cluster",), key=section is None, remedy=remedy)
+        return Job(document=document), [finding]
     cluster, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
     if cluster is None:  # look for more problems in what is left without the broken parts
         sound = _without(section, [finding.path for finding in findings if finding.severity == "error"])
@@ -70,7 +72,7 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
             )
         )
     rules = _rules(cluster, document, findings)
-    groups = tuple(cluster.node_groups or ())
+    groups = _in_place(cluster.node_groups or (), findings)
     return Job(document=document, num_nodes=cluster.num_nodes, rules=rules, groups=groups), findings
 
 
@@ -90,10 +92,21 @@ def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
     return left
 
 
+def _in_place(groups: Sequence[NodeGroupConfig], findings: Sequence[Finding]) -> tuple[Any, ...]:
+    """The groups that can be read, each at the index it is written at."""
+    places = [found.path for found in findings if found.severity == "error"]
+    broken = {path[2] for path in places if path[1:2] == ("node_groups",) and len(path) > 2}
+    left = iter(groups)
+    return tuple(None if index in broken else next(left) for index in range(len(groups) + len(broken)))
+
+
 def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) -> dict[str, ComponentRule]:
     rules: dict[str, ComponentRule] = {}
     labels_known = {group.label.strip() for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
-    groups_lost = any(found.severity == "error" and found.path[1:2] == ("node_groups",) for found in findings)
+    groups_lost = any(
+        found.severity == "error" and (found.path[1:2] == ("node_groups",) or _may_mean_groups(found.path))
+        for found in findings
+    )
     names = [name for key in cluster.component_placement for name in key.split(",")]
     if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
         findings.append(
@@ -170,6 +183,11 @@ def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) 
             elif spec is not None and labels_known.issuperset(labels):
                 rules[name] = ComponentRule(name=name, labels=labels, spec=spec, path=text_path)
     return rules
+
+
+def _may_mean_groups(path: Path) -> bool:
+    """Whether the unknown key at this path may be `node_groups` misspelt."""
+    return len(path) == 2 and close_to(str(path[1]), ClusterConfig.model_fields) == "node_groups"
 
 
 def split_labels(value: Any) -> tuple[str, ...]:

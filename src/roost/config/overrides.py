@@ -9,7 +9,7 @@ from typing import Any
 
 from roost.config.plain import SECTIONS
 from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
-from roost.errors import ConfigurationError, Finding, Path, Span, dotted, error_for, nearest, shown
+from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
 
 _LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
 _SPELLING = "write overrides as section.key=value"
@@ -57,10 +57,14 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
         around = dotted(tuple(steps[:depth]))
         if isinstance(here, list):
             if not re.fullmatch("[0-9]{1,9}", str(step), re.ASCII) or int(step) >= len(here):
-                raise fail(f"{shown(step)} is not one of the {len(here)} entries of {around}", part=place)
+                raise fail(
+                    f"{around} has {counted(len(here), 'entry')}, and no [{str(step)[:20]}]",
+                    "entries are counted from 0",
+                    place,
+                )
             steps[depth] = step = int(step)
         elif not isinstance(here, dict):
-            raise fail(f"{around} is a value, so it has no key {shown(step)}", part=place)
+            raise fail(f"{around} is a value, so it has no key {shown(step)}", f"set {around} itself", place)
         if depth < len(steps) - 1:
             inner: Any = here[step] if isinstance(here, list) else here.get(str(step))  # type: ignore[index]
             inner = {} if inner is None else inner.copy() if isinstance(inner, (dict, list)) else inner

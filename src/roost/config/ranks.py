@@ -12,8 +12,9 @@ proportional to how many ranks a range holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from roost.errors import Finding, shown
 
@@ -167,6 +168,8 @@ def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | Non
 
 
 def _advice(text: str, role: str) -> str:
+    if not text and role == "process ranks":
+        return "write them after the colon, or leave the colon out for one process per resource"
     if text.lower() == "all":
         return "write `all` in lower case"
     if text.startswith("-"):
@@ -193,20 +196,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 )
                 return
         elif previous is not None and segment.resources.first <= previous.last:
-            again = segment.resources.last >= previous.first
-            problems.add(
-                "RL103",
-                segment.start,
-                segment.length,
-                f"resource ranks {segment.resources} come after {previous}",
-                why="segments go up" + (", and no resource may be named twice" if again else ""),
-                remedy="list the segments in ascending order"
-                + (
-                    "; to put several processes on a resource write resources:processes, such as 0:0-1"
-                    if again
-                    else ""
-                ),
-            )
+            problems.add("RL103", segment.start, segment.length, *_disorder(segment.resources, previous))
         previous = segment.resources or previous
         if following is None:
             continue
@@ -214,17 +204,13 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
         if processes is not None and processes.first != following:
             count = len(processes)
             right = Ranks(following, following + count - 1)
-            reason = (
-                "process ranks of a component start at 0"
-                if following == 0
-                else f"the segments before it end at process {following - 1}"
-            )
+            before = "" if following == 0 else f", and what comes before ends at {following - 1}"
             problems.add(
                 "RL104",
                 segment.start,
                 segment.length,
-                f"processes {processes} where {following} must come next",
-                why=f"{reason} and run to N-1, each once",
+                f"{'process' if count == 1 else 'processes'} {processes} where {following} must come next",
+                why=f"process ranks run from 0 to N-1 without a gap{before}",
                 remedy=f"write {Segment(segment.resources, right)}",
             )
         if processes is not None:
@@ -233,6 +219,26 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
             following += len(segment.resources)
         else:
             following = None
+
+
+def _disorder(ranks: Ranks, previous: Ranks) -> tuple[str, str, str]:
+    """What to say about ranks that do not come after the previous ones: what, why, remedy."""
+    if ranks.last < previous.first:
+        what = f"resource{'s' * (len(ranks) > 1)} {ranks} after {previous}"
+        return what, "segments are in ascending order", "put the lower ranks first"
+    common = Ranks(max(ranks.first, previous.first), min(ranks.last, previous.last))
+    subject = f"resource {common} is" if len(common) == 1 else f"resources {common} are"
+    remedy = "for several processes on one resource write resources:processes, such as 0:0-1"
+    return f"{subject} named twice", "each resource may be named once", remedy
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0,1,2,5 as `0-2,5`."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        runs.append(str(Ranks(members[0], members[-1])))
+    return ",".join(runs)
 
 
 def parse_node_ranks(text: str) -> tuple[Ranks, ...] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic_core import PydanticCustomError
 
 from roost.config.document import Document
 from roost.errors import Finding, Path, close_to, nearest, shown
@@ -27,6 +28,7 @@ OLDER_KEYS = frozenset(
 _TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
 _PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
 _MOST_PROBLEMS = 100
+_EXAMPLES = {"placement": "0-7", "node_ranks": "0-1", "label": "a800", "node_group": "a800", "type": "Franka"}
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
 _TRUTH = ("it should be true or false", "write true or false")
 _WORDS = ("it should be text", "put it in quotes")
@@ -51,7 +53,7 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
 
 def _no_bool(value: Any) -> Any:
     if isinstance(value, (bool, float)):
-        raise ValueError("it should be a whole number")
+        raise PydanticCustomError("int_type", "a whole number")
     return value
 
 
@@ -189,14 +191,29 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         known = _keys_at(model, steps[:-1])
         return document.finding("RC101", f"unknown key {name!r}", here, key=True, remedy=nearest(name, known))
     if kind == "missing":
+        example = _EXAMPLES.get(name, "...")
+        owner = f"{here[-2]}: " if len(here) > 1 and isinstance(here[-2], str) else ""
         return document.finding(
-            "RC102", f"{name!r} is missing", here, key=True, remedy=f"add `{name}: ...` here"
+            "RC102", f"{owner}{name!r} is missing", here, key=True, remedy=f"add `{name}: {example}`"
         )
     if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
-        wanted = problem["msg"].replace("Input should be", "it must be")
+        wanted = (
+            problem["msg"]
+            .replace("Input should be", "it must be")
+            .replace("greater than or equal to", "at least")
+            .replace("less than or equal to", "at most")
+        )
         return document.finding("RC104", f"{name}: {_seen(value, here)} is out of range", here, remedy=wanted)
     form, example = _FORMS.get(kind, (problem["msg"].removeprefix("Value error, "), ""))
     label = f"entry {name} of {here[-2]}" if _is_index(here) else name
+    if here[-2:-1] == ("component_placement",):
+        name = "placement"
+    if kind == "string_type" and (name in ("placement", "node_ranks") or isinstance(value, (dict, list))):
+        example = f"write it as `{here[-1]}: {_EXAMPLES.get(name, 'text')}`"
+    elif kind == "dict_type" and "env_vars" in here:
+        form, example = "it should be a variable and its value", "write `NAME: value`"
+    if value is None:
+        return document.finding("RC103", f"{label}: the value is missing", here, why=form, remedy=example)
     written = document.positions.texts.get(here)
     seen = f"`{written[:60]}`" if written and not _PRIVATE.intersection(here) else _seen(value, here)
     return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
@@ -207,8 +224,6 @@ def _is_index(path: Path) -> bool:
 
 
 def _seen(value: Any, path: Path) -> str:
-    if value is None:
-        return "nothing"
     if isinstance(value, (dict, list)):
         kind, size = ("mapping", len(value)) if isinstance(value, dict) else ("list", len(value))
         return f"an empty {kind}" if not size else f"a {kind}"

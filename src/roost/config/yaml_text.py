@@ -20,6 +20,21 @@ MAX_DEPTH = 40
 MAX_VALUES = 30_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SYNTAX = {  # what the parser says: what it means, what to do
+    "unexpected end of stream": ("a quote is never closed", "close it"),
+    "expected ',' or '}'": ("a `,` or `}` is missing", "close the bracket, or separate entries with commas"),
+    "expected ',' or ']'": ("a `,` or `]` is missing", "close the bracket, or separate entries with commas"),
+    "expected key": ("the indentation fits no line above", "align it with the keys it belongs to"),
+    "expected <block end>": ("the indentation fits no line above", "align it with the keys it belongs to"),
+    "expected '-' indicator": ("the indentation fits no line above", "align it with the dashes above"),
+    "mapping values are not allowed": (
+        "a `:` where no key can be",
+        "check the indentation, or quote the text",
+    ),
+    "could not find expected ':'": ("a key without a `:`", "write `key: value`"),
+    "cannot start any token": ("a character that cannot begin a value", "quote the text"),
+    "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
+}
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(
@@ -114,19 +129,7 @@ class _Reader:
             while loader.check_event():
                 yield loader.get_event()
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            where = self.span(mark) if mark else None
-            tab = where is not None and "\t" in where.excerpt[: where.column]
-            finding = Finding(
-                code="RC002",
-                what=f"not valid YAML: {error.problem or error.context}",
-                why=error.context if error.problem and error.context else "",
-                remedy="indent with spaces, YAML does not allow tabs there"
-                if tab
-                else "check indentation, brackets and quotes here and on the line before",
-                where=where,
-            )
-            raise ConfigurationError(finding) from None
+            raise ConfigurationError(self._malformed(error)) from None
         except (yaml.YAMLError, UnicodeError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ConfigurationError(
@@ -135,6 +138,25 @@ class _Reader:
         finally:
             if loader is not None:
                 loader.dispose()
+
+    def _malformed(self, error: yaml.MarkedYAMLError) -> Finding:
+        """A syntax error in words that do not need a knowledge of parsers."""
+        problem = error.problem or error.context or "it cannot be read"
+        mark, begin = error.problem_mark or error.context_mark, error.context_mark
+        if mark and "\t" in self.span(mark).excerpt[: mark.column + 1]:
+            words, remedy = "a tab where only spaces can indent", "indent with spaces"
+        else:
+            words, remedy = next(
+                (known for key, known in _SYNTAX.items() if key in problem),
+                (problem, "check indentation, brackets and quotes here and on the line before"),
+            )
+        if begin and mark and ("end of stream" in problem or not "".join(self.lines[mark.line :]).strip()):
+            mark = begin  # the end of the file is not where it went wrong
+        why = ""
+        if begin and mark and begin.line != mark.line and "," in words:
+            why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
+        where = self.span(mark).part(0, 1) if mark else None
+        return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
 
     def _unreadable(self, strange: re.Match[str]) -> ConfigurationError:
         before = _LINE_BREAK.split(self.text[: strange.start()])
@@ -186,7 +208,9 @@ class _Reader:
             while not isinstance(event := next(events), yaml.MappingEndEvent):
                 key = self._node(event, events, depth + 1)
                 items.append((key, self._node(next(events), events, depth + 1)))
-        node.end = node.mark if event.end_mark.line != node.mark.line else event.end_mark
+        node.end = (
+            None if event.end_mark.line != node.mark.line else event.end_mark
+        )  # None: to the line's end
         return node
 
     def _bound(self, mark: Any, depth: int) -> None:

@@ -58,7 +58,7 @@ class NodeGroup:
 
 
 def build_groups(
-    configs: Sequence[NodeGroupConfig], num_nodes: int | None, document: Document, path: Path
+    configs: Sequence[NodeGroupConfig | None], num_nodes: int | None, document: Document, path: Path
 ) -> tuple[dict[str, NodeGroup], list[Finding]]:
     """The groups a config declares, and what is wrong with them.
 
@@ -67,6 +67,8 @@ def build_groups(
     reader = _Reader(num_nodes=num_nodes, document=document)
     groups: dict[str, NodeGroup] = {}
     for index, config in enumerate(configs):
+        if config is None:  # it cannot be read, which is said elsewhere
+            continue
         here = (*path, index)
         label = config.label.strip()
         if label in RESERVED_LABELS:
@@ -259,7 +261,9 @@ class _Reader:
         for where, name, value in _each_variable(config.env_vars, path):
             problem = _variable_problem(name, value)
             if problem:
-                self.found("RC103", f"{subject}: {problem}", where, key=True, remedy="quote it as text")
+                self.found(
+                    "RC103", f"{subject}: {problem}", where, key=True, remedy="write one value, in quotes"
+                )
                 continue
             if not self._spend(len(nodes), subject, where):
                 break

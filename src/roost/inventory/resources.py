@@ -60,13 +60,16 @@ class Resources:
     def place(self) -> str:
         if self.labels in ((), ("cluster",)):
             return "the cluster"
-        return ("group " if len(self.labels) == 1 else "groups ") + ", ".join(self.labels)
+        if len(self.labels) == 1:
+            return f"group {self.labels[0]}"
+        return f"groups {', '.join(self.labels[:-1])} and {self.labels[-1]}"
 
     def __str__(self) -> str:
+        place = "the cluster" if self.labels == ("node",) else self.place
         if not self.total:
-            return f"{self.place} {self.has} none"
+            return f"{place} {self.has} none"
         ranks = f"0-{self.total - 1}" if self.total > 1 else "0"
-        return f"{self.place} {self.has} {counted(self.total, self.noun)} ({ranks})"
+        return f"{place} {self.has} {counted(self.total, self.noun)} ({ranks})"
 
     @property
     def has(self) -> str:

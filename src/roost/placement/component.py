@@ -116,8 +116,9 @@ class ComponentPlacement:
             paths = [finding.path for finding in self.findings if finding.severity == "error"]
             self._broken = {path[:3] for path in paths}
             for path in paths:
-                if path[:2] == ("cluster", "node_groups") and len(path) > 2:
-                    self._broken.add((self.job.groups[int(path[2])].label.strip(),))
+                group = self.job.groups[int(path[2])] if path[1:2] == ("node_groups",) and path[2:] else None
+                if group is not None:
+                    self._broken.add((group.label.strip(),))
         return rule.path[:3] in self._broken or any((label,) in self._broken for label in rule.labels)
 
     def _afford(self, rule: ComponentRule, count: int) -> bool:
@@ -129,7 +130,7 @@ class ComponentPlacement:
                     f"{rule.name}: {counted(count, 'process')} more are too many",
                     rule.path[:3],
                     key=True,
-                    why="a cluster of this size takes no more than the components before it have",
+                    why="the components before it have as many as roost places on a cluster of this size",
                     remedy="check for a digit too many",
                 )
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.config.job import ComponentRule
-from roost.config.ranks import Ranks
+from roost.config.ranks import Ranks, ranges
 from roost.errors import RoostError, counted, nearest, shown
 from roost.placement.component import ComponentPlacement, PlacementMode
 from roost.placement.spread import spread
@@ -65,7 +65,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         self._check_inference()
         if any(finding.severity == "error" for finding in self.findings):
             return
-        for name in self._held:
+        for name in sorted(self._held, key=lambda name: name != "actor"):  # rollout is laid out along it
             self._lay_out(name)
 
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
@@ -85,10 +85,10 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         if resources.bare:
             return self._complain(
                 "RP104",
-                f"{rule.name}: {resources.place} {resources.has} no accelerators",
+                f"{rule.name}: its ranks count nodes, not accelerators",
                 rule.name,
                 why="model-parallel components hold accelerators",
-                remedy="place it through a group that has some",
+                remedy="place it on the cluster, or through a group that has accelerators",
             )
         shares = spread(rule, resources, self.job.document, self._left)
         self.findings += shares.findings
@@ -161,15 +161,20 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         elif not actor[1] & rollout[1]:
             self._mode = PlacementMode.DISAGGREGATED
         else:
-            common = sorted(actor[1] & rollout[1])
-            shown = ", ".join(f"node {node} accelerator {device}" for node, device in common[:4])
-            more = f" and {len(common) - 4} more" if len(common) > 4 else ""
+            common: dict[int, list[int]] = {}
+            for node, device in sorted(actor[1] & rollout[1]):
+                common.setdefault(node, []).append(device)
+            where = [f"node {node}: {ranges(held)}" for node, held in common.items()]
+            more = f" and {counted(len(where) - 4, 'more node')}" if len(where) > 4 else ""
+            same = self.job.rules["actor"].labels == self.job.rules["rollout"].labels
             self._complain(
                 "RM103",
-                f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part: {shown}{more}",
+                f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part ({'; '.join(where[:4])}{more})",
                 "rollout",
-                why="they hold either the same accelerators or none in common",
-                remedy=f"give rollout {actor[0]}, or ranks from {actor[0].last + 1} on",
+                why="they must hold the same accelerators, or none in common",
+                remedy=f"give rollout {actor[0]}, or ranks from {actor[0].last + 1} on"
+                if same
+                else "give both the same accelerators, or groups that share no node",
             )
 
     def _check_inference(self) -> None:
@@ -218,15 +223,20 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                 width = sizes.tp * sizes.pp
             else:
                 width, actor_tp = sizes.tp, self._sizes["actor"].tp
+                if "actor" not in self._placements:
+                    return None  # what is wrong with its sizes would only be repeated here
                 if actor_tp > width:
                     if actor_tp % width:
-                        return self._complain(
-                            "RM104",
-                            f"actor's TP {actor_tp} is not a multiple of rollout's TP {width}",
-                            name,
-                            why="collocated shards must meet on one accelerator",
-                            remedy="choose one that divides the other",
+                        self.findings.append(
+                            self.job.document.finding(
+                                "RM104",
+                                f"rollout's TP {width} does not divide the actor's TP {actor_tp}",
+                                ("rollout", "tensor_parallel_size"),
+                                why="collocated shards must meet on one accelerator",
+                                remedy=f"choose a divisor of {actor_tp}",
+                            )
                         )
+                        return None
                     stride = actor_tp // width
         try:
             strategy = PackedPlacementStrategy(held.first, held.last, width, stride, rule.labels or None)

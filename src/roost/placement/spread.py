@@ -32,7 +32,7 @@ def spread(rule: ComponentRule, resources: Resources, document: Document, most: 
         findings.append(
             document.finding(
                 "RP104",
-                f"{rule.name}: nothing to place on, {resources} of its hardware",
+                f"{rule.name}: nothing to place on, {resources.place} {resources.has} no hardware",
                 rule.path,
                 remedy="list the hardware under `configs`, or place through another group",
             )
@@ -51,7 +51,7 @@ def spread(rule: ComponentRule, resources: Resources, document: Document, most: 
                     "RL106",
                     f"{rule.name}: {following + count:,} processes are too many",
                     rule.path,
-                    why=f"a cluster of this size takes {most:,} more",
+                    why=f"roost places at most {most:,} more on a cluster of this size",
                     remedy="check for a digit too many",
                     part=(segment.start, segment.length),
                 )
@@ -97,7 +97,7 @@ def _beyond(
     last = resources.total - 1
     within = f"use {Ranks(held.first, last)}" if held.first <= last else f"stay within {Ranks(0, last)}"
     where = (
-        "use a larger cluster" if resources.labels in ((), ("cluster",), ("node",)) else "enlarge the group"
+        "take a larger cluster" if resources.labels in ((), ("cluster",), ("node",)) else "enlarge the group"
     )
     return document.finding(
         "RP101",

@@ -53,7 +53,9 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
     if resources.bare or not resources.total:
         raise _refuse(
             "RP104",
-            f"{resources.place} {resources.has} no hardware to place on",
+            f"the ranks of {resources.place} count nodes, not hardware"
+            if resources.total
+            else f"{resources.place} {resources.has} no hardware to place on",
             remedy="use NodePlacementStrategy for bare nodes, or a group with accelerators",
         )
     assignments: list[Assignment] = []
@@ -107,22 +109,26 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]]) -> Fi
     if first.node.rank == last.node.rank:
         return Finding(
             code="RP109",
-            what=f"process {process} would hold {first.kind} and {last.kind} at once ({held})",
+            what=f"process {process} would hold both {first.kind} and {last.kind} ({held})",
             why="the resources of a process are all of one hardware type",
             remedy=f"end at {last.first - 1} or start at {last.first}",
         )
-    width = len(ranks)
-    others = f" ({_several([number for number, _ in torn])} do)" if len(torn) > 1 else ""
-    fits = [size for size in range(width - 1, 0, -1) if first.count % size == 0 and width % size == 0]
-    remedy = f"start a process at {last.first}"
-    if fits:
-        remedy += f", or use {fits[0]} per process"
+    width, joint = len(ranks), "and" if last.node.rank == first.node.rank + 1 else "to"
+    nodes = f"nodes {first.node.rank} {joint} {last.node.rank} (resources {held})"
+    fits = [
+        size
+        for size in range(min(width - 1, first.count), 0, -1)
+        if first.count % size == 0 and width % size == 0 and (ranks[0] - first.first) % size == 0
+    ]
+    remedies = [f"start it at resource {last.first}"] if len(torn) == 1 and width <= last.count else []
+    remedies += [f"give each process {counted(fits[0], 'resource')}"] if fits else []
     return Finding(
         code="RP102",
-        what=f"process {process} would span nodes {first.node.rank} and {last.node.rank} (resources {held}){others}",
+        what=f"process {process} would span {nodes}"
+        + (f", and so would {len(torn) - 1:,} more" if len(torn) > 1 else ""),
         why=f"node {first.node.rank} holds {Ranks(first.first, first.first + first.count - 1)}, "
         f"and a process runs on one node",
-        remedy=remedy,
+        remedy=", or ".join(remedies) or "end each process where its node ends",
     )
 
 

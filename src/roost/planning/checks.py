@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
+from roost.config.ranks import ranges
 from roost.errors import Finding
 from roost.planning.plan import ComponentPlan, Plan
+
+__all__ = ["check", "ranges"]
 
 _SHOWN = 4
 
@@ -17,15 +19,6 @@ def check(plan: Plan) -> list[Finding]:
     for component in plan.components.values():
         findings += _mixed_models(plan, component)
     return findings
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """0,1,2,5 as `0-2,5`."""
-    runs = []
-    for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
-        members = [number for _, number in run]
-        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
-    return ",".join(runs)
 
 
 def _listed(items: Sequence[str]) -> str:
