@@ -44,7 +44,14 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+LIVE = ("README.md", "docs/running.md")  # these start a real Ray
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.ray] if name_of(page) in LIVE else []) for page in PAGES],
+    ids=name_of,
+)
 def test_examples_of(page: Path, workplace: Path) -> None:
     text = page.read_text("utf-8")
     namespace: dict[str, Any] = {"__name__": "example"}

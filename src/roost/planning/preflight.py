@@ -32,7 +32,7 @@ def shortages(
     for rank in sorted(needs):
         wanted, node, there = set(needs[rank]), nodes[rank], by_node.get(rank, [])
         clashes = [
-            f"{holder.name} holds {ranges(same)}"
+            f"{holder.name} holds {numbered(same)}"
             for holder in there
             if (same := wanted & (holder.devices or set()))
         ]
@@ -45,7 +45,7 @@ def shortages(
             findings.append(
                 Finding(
                     code="RE107",
-                    what=f"{node}: accelerators {ranges(wanted)} cannot be reserved",
+                    what=f"{node}: {numbered(wanted)} cannot be reserved",
                     why=f"{len(wanted)} needed, {max(0, free):g} of {total} free"
                     + (f"; {held}" if held else ""),
                     remedy="wait for the holder to end, or place the job on other accelerators"
@@ -54,6 +54,10 @@ def shortages(
                 )
             )
     return findings
+
+
+def numbered(devices: Collection[int]) -> str:
+    return f"accelerator{'s' * (len(devices) > 1)} {ranges(devices)}"
 
 
 def runs(
