@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +26,24 @@ def plan(
     `job` is a path, a dict or a `DictConfig`; its node groups are applied to the inventory. Pass
     `placement=ModelParallelComponentPlacement` for jobs whose program uses that class.
     """
-    placed = placement(job, inventory, overrides)
+    with _collector_paused():
+        return _planned(placement(job, inventory, overrides))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Records of a plan form no cycles; looking for some among a million of them is most of the work."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _planned(placed: ComponentPlacement) -> Plan:
     inventory = placed.inventory
     groups = {label: group.without_secrets() for label, group in inventory.groups.items()}
     components = {
