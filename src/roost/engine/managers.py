@@ -103,12 +103,12 @@ class NodeManager(Manager):
     def get_held(self) -> dict[tuple[int, int], Any]:
         return self._held
 
-    def get_holdings(self) -> dict[str, list[str]]:
-        """The names of the accelerators it holds, by node id; other jobs ask this."""
-        names: dict[str, list[str]] = {}
+    def get_holdings(self) -> dict[str, list[Any]]:
+        """The same by node id; other jobs ask this, and the rank of a node is ours alone."""
+        by_node: dict[str, list[Any]] = {}
         for (rank, _), holding in self._held.items():
-            names.setdefault(self._layout["facts"][rank].node_id, []).append(holding.name)
-        return names
+            by_node.setdefault(self._layout["facts"][rank].node_id, []).append(holding)
+        return by_node
 
 
 class WorkerManager(Manager):

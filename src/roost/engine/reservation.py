@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,25 +56,38 @@ class Reservation:
             needs = {
                 node: set(range(self.live[node].facts.accelerators.count)) | needs[node] for node in needs
             }
-        missing = {
-            node: absent
-            for node, devices in needs.items()
-            if (absent := {device for device in devices if (node, device) not in self.held})
-        }
-        if not missing:
+        if not self._missing(needs):
             return
         deadline = time.monotonic() + timeout
         with reserving(self.job, deadline):
+            self._refresh()
+            missing = self._missing(needs)
+            if not missing:
+                return
             self._preflight(missing)
             taken: list[PlacementGroup] = []
             try:
-                granted = self._take(missing, taken, deadline)
-                self._accept(granted)
+                self._accept(self._take_if_possible(missing, taken, deadline))
             except BaseException:
                 _give_back(taken)
                 raise
             self._groups += taken
             self._publish()  # before the next job's turn: it must know which numbers are ours
+
+    def _missing(self, needs: Mapping[int, set[int]]) -> dict[int, set[int]]:
+        return {
+            node: absent
+            for node, devices in needs.items()
+            if (absent := {device for device in devices if (node, device) not in self.held})
+        }
+
+    def _refresh(self) -> None:
+        """What the job holds by now: its other processes may have taken more, or ended."""
+        manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
+        told = answer(manager.get_held.remote(), "reading the reservation")
+        standing = _standing()
+        everything = {**told, **self.held}
+        self.held = {key: one for key, one in everything.items() if one.bundle[0].id.hex() in standing}
 
     def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
         return self.held[(node, devices[0])].bundle if devices else None
@@ -89,18 +102,18 @@ class Reservation:
 
     # -- before anything is created ------------------------------------------------------------------
 
-    def _preflight(self, missing: Mapping[int, set[int]]) -> None:
+    def _preflight(self, missing: Mapping[int, set[int]], besides: PlacementGroup | None = None) -> None:
         nodes = [node.facts.as_node(rank) for rank, node in enumerate(self.live)]
-        findings = shortages(missing, nodes, self._holders(missing))
+        findings = shortages(missing, nodes, self._holders(missing, besides))
         if findings:
             raise ReservationError(*findings)
 
-    def _holders(self, wanted: Mapping[int, set[int]]) -> list[Holder]:
+    def _holders(self, wanted: Mapping[int, set[int]], besides: PlacementGroup | None = None) -> list[Holder]:
         """Who has reserved on these nodes, by Ray's table; which numbers, by asking roost's own jobs."""
         ranks = {self.live[rank].node_id: rank for rank in wanted}
         counts: dict[tuple[str, int], float] = {}
-        for group in placement_group_table().values():
-            if group["state"] in ("REMOVED", "PENDING"):
+        for group_id, group in placement_group_table().items():
+            if group["state"] in ("REMOVED", "PENDING") or (besides and group_id == besides.id.hex()):
                 continue
             for index, node_id in group["bundles_to_node_id"].items():
                 if node_id in ranks:
@@ -113,15 +126,17 @@ class Reservation:
         devices = self._devices_of(jobs)
         found = []
         for (name, rank), count in counts.items():
-            numbers = devices.get(name, {}).get(self.live[rank].node_id)
-            names = self.live[rank].facts.device_names
-            known = (
-                None if numbers is None else frozenset(names.index(one) for one in numbers if one in names)
-            )
+            told = devices.get(name, {}).get(self.live[rank].node_id)
+            known = None if told is None else self._numbers(rank, told)
             found.append(Holder(name=name, node=rank, count=count, devices=known))
         return found
 
-    def _devices_of(self, jobs: set[str]) -> dict[str, dict[str, Any]]:
+    def _numbers(self, rank: int, granted: Iterable[str]) -> frozenset[int]:
+        names = self.live[rank].facts.device_names
+        return frozenset(names.index(name) for name in granted if name in names)
+
+    def _devices_of(self, jobs: set[str]) -> dict[str, dict[str, list[str]]]:
+        """Names of the accelerators these jobs hold, by node; of a job that does not answer, nothing."""
         asked = {}
         for name in jobs:
             try:
@@ -130,13 +145,18 @@ class Reservation:
                 continue
             asked[name] = manager.get_holdings.remote()
         ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=2) if asked else ([], [])
-        told = {}
+        told: dict[str, dict[str, list[str]]] = {}
+        standing = _standing() if ready else frozenset()
         for name, ref in asked.items():
             if ref in ready:
                 try:
-                    told[name] = ray.get(ref)
+                    holdings = ray.get(ref)
                 except ray.exceptions.RayError:
                     continue
+                told[name] = {
+                    node_id: [one.name for one in there if one.bundle[0].id.hex() in standing]
+                    for node_id, there in holdings.items()
+                }
         return told
 
     def _resource(self, rank: int) -> str:
@@ -145,19 +165,41 @@ class Reservation:
 
     # -- taking --------------------------------------------------------------------------------------
 
-    def _take(
+    def _take_if_possible(
         self, missing: Mapping[int, set[int]], taken: list[PlacementGroup], deadline: float
     ) -> dict[Bundle, tuple[int, tuple[int, ...]]]:
-        """Bundles that hold the wanted devices, each with its node and the devices it should be."""
+        pieces = self._pieces(missing)
+        try:
+            return self._take(pieces, taken, deadline)
+        except ReservationError:
+            wanted = {r: [cut for cut in cuts if cut[0]] for r, cuts in pieces.items()}
+            if wanted == pieces:
+                raise
+            # Tasks outside any placement group hold some, nobody knows which: then whatever there is.
+            _give_back(taken)
+            taken.clear()
+            return self._take(wanted, taken, deadline)
+
+    def _pieces(self, missing: Mapping[int, set[int]]) -> dict[int, list[tuple[bool, tuple[int, ...]]]]:
+        """What to take on each node, in turn: the wanted devices, and those that stand before them."""
         holders = self._holders(missing)
         pieces = {}
         for rank, wanted in missing.items():
             there = [holder for holder in holders if holder.node == rank]
-            ours = {device for node, device in self.held if node == rank}
+            ours = self._numbers(rank, [one.name for (node, _), one in self.held.items() if node == rank])
             total = self.live[rank].facts.accelerators.count
-            free = set(range(total)) - ours.union(*[holder.devices or () for holder in there])
+            free = set(range(total)) - ours.union(*[holder.devices or () for holder in there]) | wanted
             spare = int(total - sum(holder.count for holder in there)) - len(wanted)
             pieces[rank] = runs(wanted, free, spare)
+        return pieces
+
+    def _take(
+        self,
+        pieces: Mapping[int, Sequence[tuple[bool, tuple[int, ...]]]],
+        taken: list[PlacementGroup],
+        deadline: float,
+    ) -> dict[Bundle, tuple[int, tuple[int, ...]]]:
+        """Bundles that hold the wanted devices, each with its node and the devices it should be."""
         bundles: dict[Bundle, tuple[int, tuple[int, ...]]] = {}
         fillers: list[PlacementGroup] = []
         try:
@@ -193,7 +235,8 @@ class Reservation:
         while not group.wait(_POLL):
             state = placement_group_table(group)["stats"]["scheduling_state"]
             if state in ("INFEASIBLE", "NO_RESOURCES") or time.monotonic() > deadline:
-                self._preflight({rank: set(devices) for rank, devices in part.items()})
+                # Not counting the group itself, which may have come just now.
+                self._preflight({rank: set(devices) for rank, devices in part.items()}, besides=group)
                 if state == "NO_RESOURCES" and time.monotonic() < min(deadline, _patience(group)):
                     continue  # something just ended and is being given back
                 raise ReservationError(
@@ -264,6 +307,12 @@ class Reservation:
 @ray.remote(num_cpus=0)
 def _granted(resource: str) -> list[str]:
     return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()[resource]]
+
+
+def _standing() -> frozenset[str]:
+    """The placement groups that hold something."""
+    table = placement_group_table()
+    return frozenset(group_id for group_id, group in table.items() if group["state"] == "CREATED")
 
 
 _first_seen: dict[str, float] = {}
