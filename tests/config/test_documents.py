@@ -1,0 +1,278 @@
+"""Where a configuration comes from: files, dicts, DictConfigs, and overrides on top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+import roost
+from roost import Inventory
+from roost.config.document import Document, load, parse, read_file
+
+INVENTORY = Inventory.parse("2x8")
+JOB = """\
+cluster:
+  num_nodes: 2
+  component_placement:
+    actor: 0-7
+    pair: 4:0
+    rollout: {node_group: b, placement: "0-3"}
+  node_groups:
+    - {label: a, node_ranks: 0}
+    - label: b
+      node_ranks: 1
+      env_configs:
+        - {node_ranks: 1, env_vars: {MASK: 010, FLAG: off, TIME: 1:30, WORD: "off"}}
+    - {label: c, node_ranks: 0-1}
+"""
+
+
+def environment(source: Any, label: str = "b", overrides: list[str] | None = None) -> dict[str, Any]:
+    placed = roost.ComponentPlacement(source, INVENTORY, overrides or [])
+    return dict(placed.inventory.environment(label, 1).env_vars)
+
+
+def ranks(source: Any, name: str, overrides: list[str] | None = None) -> list[int]:
+    return roost.ComponentPlacement(source, INVENTORY, overrides or []).get_hardware_ranks(name)
+
+
+# -- sources ---------------------------------------------------------------------------------------------
+
+
+def test_a_path_as_text_or_object(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    assert ranks(str(file), "actor") == ranks(file, "actor") == list(range(8))
+
+
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + JOB.encode())
+    assert ranks(file, "actor") == list(range(8))
+    assert parse("\ufeffcluster: 1").data == {"cluster": 1}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_line_ends(tmp_path: Path, newline: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_bytes(JOB.replace("0-7", "7-0").replace("\n", newline).encode())
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(file, INVENTORY)
+    where = caught.value.findings[0].where
+    assert where is not None
+    assert (where.line, where.column, where.excerpt) == (4, 12, "    actor: 7-0")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("missing.yaml", None, "RC001"),
+        ("latin.yaml", b"a: \xe9", "RC001"),
+        ("big.yaml", b"#" * 2_000_000, "RC004"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, name: str, content: bytes | None, code: str) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        read_file(file)
+    assert caught.value.codes == (code,)
+    assert name in str(caught.value)
+
+
+def test_values_are_used_as_written(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    assert ranks(file, "pair") == [4]
+    assert environment(file) == {"MASK": "010", "FLAG": "off", "TIME": "1:30", "WORD": "off"}
+
+
+def test_a_dict_can_only_say_what_it_holds() -> None:
+    group = {
+        "label": "b",
+        "node_ranks": 1,
+        "env_configs": [{"node_ranks": 1, "env_vars": {"A": 8, "B": True}}],
+    }
+    job = {"cluster": {"component_placement": {"actor": "0-7"}, "node_groups": [group]}}
+    assert environment(job) == {"A": "8", "B": "True"}
+
+
+def test_a_dict_config() -> None:
+    config = OmegaConf.create({"n": 3, "cluster": {"component_placement": {"actor": "0-${n}"}}})
+    assert ranks(config, "actor") == [0, 1, 2, 3]
+    assert ranks(config, "actor", ["n=1"]) == [0, 1]
+    assert config.cluster.component_placement.actor == "0-3"  # the caller's is left as it was
+
+
+def test_a_part_of_a_dict_config_resolves_in_the_whole() -> None:
+    whole = OmegaConf.create(
+        {
+            "sizes": {"last": 5},
+            "mine": "${not_there}",
+            "job": {
+                "cluster": {"component_placement": {"actor": "${..first}-${sizes.last}", "first": "0"}},
+                "other": "${not_there_either}",
+            },
+        }
+    )
+    whole.job.cluster.component_placement.actor = "2-${sizes.last}"
+    del whole.job.cluster.component_placement["first"]
+    assert ranks(whole.job, "actor") == [2, 3, 4, 5]
+    assert ranks(whole.job, "actor", ["cluster.component_placement.actor=0-${sizes.last}"]) == list(range(6))
+
+
+def test_node_groups_of_a_dict_config() -> None:
+    config = OmegaConf.create(
+        {"groups": [{"label": "a", "node_ranks": [0, 1]}, {"label": 7, "node_ranks": 1}]}
+    )
+    assert list(INVENTORY.grouped(config.groups).groups) == ["a", "7"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        OmegaConf.create([1, 2]),
+        OmegaConf.create({"cluster": {"component_placement": "${nothing}"}}),
+        OmegaConf.create({"cluster": "???"}),
+        OmegaConf.create({"job": {"cluster": {"num_nodes": "${nothing}"}}}).job,
+    ],
+)
+def test_a_dict_config_that_is_wrong(config: Any) -> None:
+    with pytest.raises(roost.ConfigurationError):
+        roost.plan(config, INVENTORY)
+
+
+def test_a_document_is_not_changed_by_loading_it() -> None:
+    document = parse("n: 1\ncluster: {component_placement: {actor: '${n}', b: 010}}\n")
+    texts = dict(document.positions.texts)
+    loaded = load(document, ["cluster.component_placement.b=2"])
+    assert loaded.data["cluster"]["component_placement"] == {"actor": 1, "b": 2}
+    assert document.data["cluster"]["component_placement"] == {"actor": "${n}", "b": "010"}
+    assert document.positions.texts == texts
+
+
+# -- interpolations --------------------------------------------------------------------------------------
+
+
+def test_kinds_of_interpolations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOST_TEST_RANKS", "0-1")
+    text = """
+base: {ranks: 0-3, which: ranks}
+cluster:
+  component_placement:
+    plain: ${base.ranks}
+    relative: ${.plain}
+    nested: ${base.${base.which}}
+    environment: ${oc.env:ROOST_TEST_RANKS}
+    fallback: ${oc.env:ROOST_NOT_SET,'5'}
+    selected: ${oc.select:base.ranks}
+    whole: ${rule}
+rule: {node_group: node, placement: 0-1}
+"""
+    placed = roost.ComponentPlacement(parse(text), INVENTORY)
+    assert {name: placed.get_hardware_ranks(name) for name in placed.components} == {
+        **{key: [0, 1, 2, 3] for key in ("plain", "relative", "nested", "selected")},
+        "environment": [0, 1],
+        "fallback": [5],
+        "whole": [0, 1],
+    }
+
+
+def test_what_roost_does_not_read_need_not_resolve() -> None:
+    text = "mine: ${nothing}\nactor: {model: {path: '${nothing}'}}\ncluster: {component_placement: {a: '${n}'}}\nn: 0"
+    assert ranks(parse(text), "a") == [0]
+
+
+def test_a_large_section_of_the_user_costs_nothing() -> None:
+    data = {"rows": [{"x": number} for number in range(20_000)]}
+    job = {"data": data, "n": 3, "cluster": {"component_placement": {"a": "0-${n}"}}}
+    assert ranks(job, "a") == [0, 1, 2, 3]
+
+
+# -- overrides -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", ["", "+", "++"])
+def test_setting(mark: str) -> None:
+    assert ranks(parse(JOB), "actor", [f"{mark}cluster.component_placement.actor=1:0"]) == [1]
+
+
+def test_setting_what_was_not_there() -> None:
+    document = load(parse(JOB), ["cluster.component_placement.env=0-3:0-7", "+mine.depth.x=[1, {a: 010}]"])
+    assert document.data["cluster"]["component_placement"]["env"] == "0-3:0-7"
+    assert document.data["mine"] == {"depth": {"x": [1, {"a": "010"}]}}
+
+
+def test_setting_under_an_empty_section() -> None:
+    assert load(parse("cluster:\n"), ["cluster.num_nodes=2"]).data == {"cluster": {"num_nodes": 2}}
+
+
+def test_a_section_needs_a_plus() -> None:
+    with pytest.raises(roost.ConfigurationError, match="no section 'mien'"):
+        load(parse("mine: 1\ncluster: {}\n"), ["mien=2"])
+    assert load(parse("mine: 1\n"), ["mine=2"]).data == {"mine": 2}
+
+
+def test_deleting() -> None:
+    document = load(parse(JOB), ["~cluster.component_placement.rollout"])
+    assert list(document.data["cluster"]["component_placement"]) == ["actor", "pair"]
+
+
+@pytest.mark.parametrize("spelling", ["cluster.node_groups[0].label=x", "cluster.node_groups.0.label=x"])
+def test_an_entry_of_a_list(spelling: str) -> None:
+    labels = [group["label"] for group in load(parse(JOB), [spelling]).data["cluster"]["node_groups"]]
+    assert labels == ["x", "b", "c"]
+
+
+def test_deleting_an_entry_moves_the_others_with_their_texts() -> None:
+    document = parse(JOB)
+    assert environment(document, overrides=["~cluster.node_groups[0]"])["MASK"] == "010"
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(
+            document, INVENTORY, overrides=["~cluster.node_groups[0]", "cluster.node_groups[1].label=b"]
+        )
+    assert caught.value.codes == ("RI102",)
+    moved = load(document, ["~cluster.node_groups[0]"])
+    span = moved.value_span(("cluster", "node_groups", 1, "label"))
+    assert span is not None
+    assert (span.line, span.excerpt.strip()) == (13, "- {label: c, node_ranks: 0-1}")
+    assert moved.value_span(("cluster", "node_groups", 2, "label")) is None
+
+
+def test_overrides_leave_the_source_alone() -> None:
+    job = {
+        "cluster": {"component_placement": {"actor": "0-7"}, "node_groups": [{"label": "a", "node_ranks": 0}]}
+    }
+    load(
+        job, ["cluster.component_placement.actor=0", "cluster.node_groups[0].label=b", "~cluster.node_groups"]
+    )
+    assert job["cluster"]["component_placement"] == {"actor": "0-7"}
+    assert job["cluster"]["node_groups"] == [{"label": "a", "node_ranks": 0}]
+
+
+def test_one_override_may_be_a_plain_text() -> None:
+    assert load(parse(JOB), "cluster.num_nodes=1").data["cluster"]["num_nodes"] == 1
+
+
+def test_all_wrong_overrides_are_reported() -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        load(parse(JOB), ["nonsense", "~cluster.nothing", "a..b=1", "cluster.num_nodes=[", "=3"])
+    assert caught.value.codes == ("RC007", "RC007", "RC007", "RC002", "RC007")
+
+
+def test_positions_inside_an_override() -> None:
+    override = "cluster.component_placement={actor: 0-7, rollout: 7-0}"
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(parse(JOB), INVENTORY, overrides=[override])
+    where = caught.value.findings[0].where
+    assert where is not None
+    assert where.source == "<override>"
+    assert where.excerpt[where.column - 1 :][: where.length] == "7-0"
+
+
+def test_a_document_without_positions_points_nowhere() -> None:
+    assert Document({"cluster": 1}).finding("RC103", "x", ("cluster",)).where is None

@@ -1,0 +1,95 @@
+"""The rank language, one segment at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from roost.config.ranks import MAX_TEXT, Ranks, RankSyntaxError, parse_node_ranks, parse_ranks, ranges
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("0-7", "0-7"),
+        ("3", "3"),
+        ("3-3", "3"),
+        (" 0 - 7 ", "0-7"),
+        ("00-07", "0-7"),
+        ("all", "all"),
+        ("all:0-3", "all:0-3"),
+        ("0-1:0-3,3-5,7-10:7-14", "0-1:0-3,3-5,7-10:7-14"),
+        ("0 : 0 , 1 : 1 - 2", "0:0,1:1-2"),
+        ("0\t-\t1", "0-1"),
+    ],
+)
+def test_canonical_spelling(text: str, canonical: str) -> None:
+    assert str(parse_ranks(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "culprit"),
+    [
+        ("", "RL101", ""),
+        ("0-3,", "RL101", ","),
+        (",0-3", "RL101", ","),
+        ("0,,1", "RL101", ","),
+        ("0-3:", "RL101", ""),
+        (":0-3", "RL101", ":"),
+        ("a", "RL101", "a"),
+        ("0-3:x", "RL101", "x"),
+        ("0:0:0", "RL101", "0:0:0"),
+        ("0-٣", "RL101", "0-٣"),
+        ("0\xa0-1", "RL101", "0\xa0-1"),
+        ("+1", "RL101", "+1"),
+        ("-1", "RL101", "-1"),
+        ("1.0", "RL101", "1.0"),
+        ("3-1", "RL102", "3-1"),
+        ("0:3-1", "RL102", "3-1"),
+        ("2,1", "RL103", "1"),
+        ("0,0", "RL103", "0"),
+        ("0-3, 2-5", "RL103", "2-5"),
+        ("all,3", "RL103", "all"),
+        ("0-3:4-7", "RL104", "0-3:4-7"),
+        ("0:0,1:2", "RL104", "1:2"),
+        ("0-1,2:0", "RL104", "2:0"),
+        ("0-3:all", "RL105", "all"),
+        ("0-1234567890", "RL106", "0-1234567890"),
+        ("0," * MAX_TEXT, "RL106", "0"),
+    ],
+)
+def test_mistakes(text: str, code: str, culprit: str) -> None:
+    with pytest.raises(RankSyntaxError) as caught:
+        parse_ranks(text)
+    finding, start, length = caught.value.problems[0]
+    assert finding.code == code
+    assert text[start : start + length] == culprit
+
+
+def test_all_problems_of_a_text_are_reported() -> None:
+    with pytest.raises(RankSyntaxError) as caught:
+        parse_ranks("x,3-1,0:y,all:all")
+    assert [finding.code for finding, _, _ in caught.value.problems] == ["RL101", "RL102", "RL101", "RL105"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0", [(0, 0)]), ("0-1", [(0, 1)]), ("0, 2-3", [(0, 0), (2, 3)]), ("3,1", [(3, 3), (1, 1)])],
+)
+def test_node_ranks(text: str, expected: list[tuple[int, int]]) -> None:
+    assert parse_node_ranks(text) == tuple(Ranks(*pair) for pair in expected)
+
+
+def test_all_nodes() -> None:
+    assert parse_node_ranks(" all ") is None
+
+
+@pytest.mark.parametrize("text", ["", " ", "x", "0-", "1-0", "0,", "-1", "0" * (MAX_TEXT + 1)])
+def test_wrong_node_ranks(text: str) -> None:
+    with pytest.raises(RankSyntaxError):
+        parse_node_ranks(text)
+
+
+def test_ranges() -> None:
+    assert ranges([5, 0, 2, 1]) == "0-2,5"
+    assert ranges([]) == ""
+    assert ranges([9, 10, 2]) == "2,9-10"
