@@ -26,6 +26,9 @@ class Document:
     name: str = NAMELESS
     positions: Positions = field(default_factory=Positions)
 
+    def __repr__(self) -> str:  # the data may hold secrets, and reprs end up in logs
+        return f"Document({self.name})"
+
     def value_span(self, path: Path) -> Span | None:
         return self.positions.values.get(path) or self.positions.keys.get(path)
 

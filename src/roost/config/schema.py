@@ -109,13 +109,13 @@ EnvVars = Annotated[
 
 class EnvConfig(Section):
     node_ranks: TextOrTexts
-    env_vars: EnvVars | None = None
+    env_vars: EnvVars | None = Field(None, repr=False)
     python_interpreter_path: str | None = None
 
 
 class HardwareConfig(Section):
     type: str = Field(min_length=1)
-    configs: list[dict[str, Any]] | None = None
+    configs: list[dict[str, Any]] | None = Field(None, repr=False)
 
 
 class NodeGroupConfig(Section):

@@ -20,8 +20,10 @@ class HardwareUnit:
 
     def to_dict(self) -> dict[str, Any]:
         """Without the values of fields that look like secrets."""
-        shown = {key: None if looks_secret(key) else _thawed(value) for key, value in self.fields}
-        return {"node_rank": self.node_rank, **shown}
+        return {"node_rank": self.node_rank, **_thawed(("map", self.fields))}
+
+    def __repr__(self) -> str:  # reprs end up in logs
+        return f"HardwareUnit({self.to_dict()})"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HardwareUnit:
@@ -41,7 +43,7 @@ def _thawed(value: Any) -> Any:
     if isinstance(value, tuple):
         kind, items = value
         return (
-            {key: _thawed(item) for key, item in items}
+            {key: None if looks_secret(key) else _thawed(item) for key, item in items}
             if kind == "map"
             else [_thawed(item) for item in items]
         )

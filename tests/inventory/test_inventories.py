@@ -1,0 +1,279 @@
+"""Inventories: shapes, files, dicts, and what their ranks count."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roost
+from roost import Inventory
+from roost.inventory.accelerators import accelerator_kind, register_accelerator
+from roost.inventory.nodes import Accelerators, Node
+
+
+def counts(inventory: Inventory) -> list[tuple[int, str]]:
+    return [(node.accelerators.count, node.accelerators.model) for node in inventory.nodes]
+
+
+# -- shapes ----------------------------------------------------------------------------------------------
+
+
+def test_a_shape() -> None:
+    inventory = Inventory.parse("4x8")
+    assert counts(inventory) == [(8, "")] * 4
+    assert [node.rank for node in inventory.nodes] == [0, 1, 2, 3]
+    assert str(inventory) == "4 nodes, 32 accelerators"
+    assert str(Inventory.parse("1x1")) == "1 node, 1 accelerator"
+
+
+def test_a_mixed_shape() -> None:
+    inventory = Inventory.parse("2x8:A800,1x4:4090,2x0")
+    assert counts(inventory) == [(8, "A800"), (8, "A800"), (4, "4090"), (0, ""), (0, "")]
+    assert [node.accelerators.type for node in inventory.nodes] == ["nvidia_gpu"] * 3 + ["none"] * 2
+    assert Inventory.parse(" 2X8 : A800 , 1 x 4:4090, 2x0") == inventory
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "4",
+        "x8",
+        "4x",
+        "4x8x2",
+        "0x8",
+        "-1x8",
+        "4x8:",
+        "4x8,,1x1",
+        "٤x8",
+        "200001x1",
+        "99999999x1",
+        "4x8:" + "A" * 41,
+    ],
+)
+def test_no_shape(text: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.parse(text)
+    assert caught.value.codes == ("RI101",)
+    assert caught.value.findings[0].remedy
+
+
+def test_uniform() -> None:
+    inventory = Inventory.uniform(2, 4, type="ascend_npu", model="910B", memory_gib=64, cpus=96)
+    assert inventory.nodes[1] == Node(
+        rank=1, cpus=96, accelerators=Accelerators(count=4, type="ascend_npu", model="910B", memory_gib=64)
+    )
+    for wrong in ((0, 8), (1, -1), ("2", 8), (2, None)):
+        with pytest.raises(roost.ConfigurationError):
+            Inventory.uniform(*wrong)  # type: ignore[arg-type]
+
+
+# -- dicts and files -------------------------------------------------------------------------------------
+
+DATA = {
+    "nodes": [
+        {"ip": "10.0.0.1", "cpus": 32, "accelerators": 8},
+        {
+            "ip": "10.0.0.2",
+            "hostname": "b",
+            "accelerators": {"type": "amd_gpu", "model": "MI300", "count": 4, "memory_gib": 192},
+        },
+        {},
+    ]
+}
+
+
+def test_a_dict() -> None:
+    one, two, three = Inventory.from_dict(DATA).nodes
+    assert (one.ip, one.cpus, one.accelerators.count, one.accelerators.type) == (
+        "10.0.0.1",
+        32,
+        8,
+        "nvidia_gpu",
+    )
+    assert two.accelerators == Accelerators(count=4, type="amd_gpu", model="MI300", memory_gib=192.0)
+    assert (three.accelerators.count, three.accelerators.type, three.cpus) == (0, "none", None)
+    assert [str(node) for node in (one, three)] == ["node 0 (10.0.0.1)", "node 2"]
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "i.json").write_text(json.dumps(DATA))
+    (tmp_path / "bom.json").write_text("\ufeff" + json.dumps(DATA))
+    (tmp_path / "i.yaml").write_text(
+        "nodes:\n"
+        "  - {ip: 10.0.0.1, cpus: 32, accelerators: 8}\n"
+        "  - {ip: 10.0.0.2, hostname: b, accelerators: {type: amd_gpu, model: MI300, count: 4, memory_gib: 192}}\n"
+        "  - {}\n"
+    )
+    expected = Inventory.from_dict(DATA)
+    for name in ("i.json", "bom.json", "i.yaml"):
+        assert Inventory.load(tmp_path / name) == expected
+        assert Inventory.load(str(tmp_path / name)) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ({}, "RC102"),
+        ({"nodes": []}, "RI101"),
+        ({"nodes": [{"acelerators": 8}]}, "RC101"),
+        ({"nodes": [{"accelerators": -1}]}, "RC104"),
+        ({"nodes": [{"accelerators": 5000}]}, "RC104"),
+        ({"nodes": [{"accelerators": True}]}, "RC103"),
+        ({"nodes": [{"accelerators": {"model": "A"}}]}, "RC102"),
+        ({"nodes": [{"accelerators": {"count": 1, "memory_gib": float("nan")}}]}, "RC103"),
+        ({"nodes": [{"accelerators": {"count": 1, "memory_gib": 0}}]}, "RC104"),
+        ({"nodes": [{"cpus": 0}]}, "RC104"),
+        ({"nodes": 3}, "RC103"),
+        ({"nodes": [{"ip": ["10.0.0.1"]}]}, "RC103"),
+        ([], "RI101"),
+        (None, "RI101"),
+    ],
+)
+def test_wrong_dicts(data: Any, code: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.from_dict(data)
+    assert caught.value.codes == (code,)
+
+
+def test_wrong_files(tmp_path: Path) -> None:
+    file = tmp_path / "i.yaml"
+    file.write_text("nodes:\n  - {accelerators: 8, cpu: 4}\n")
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.load(file)
+    assert "i.yaml:2:23" in str(caught.value)
+    assert "did you mean 'cpus'" in str(caught.value)
+    broken = tmp_path / "i.json"
+    for content in ("{", "[1]", '{"nodes": 1}', "[" * 100_000):
+        broken.write_text(content)
+        with pytest.raises(roost.ConfigurationError):
+            Inventory.load(broken)
+    with pytest.raises(roost.ConfigurationError, match="cannot be read"):
+        Inventory.load(tmp_path / "missing.json")
+
+
+# -- values ----------------------------------------------------------------------------------------------
+
+GROUPS = [
+    {"label": "b", "node_ranks": "1-2"},
+    {
+        "label": "arms",
+        "node_ranks": [0, 2],
+        "hardware": {"type": "Arm", "configs": [{"node_rank": 2}, {"node_rank": 0}]},
+    },
+    {"label": "cpu", "node_ranks": 0, "ignore_hardware": True},
+]
+
+
+def test_an_inventory_cannot_be_changed() -> None:
+    plain = Inventory.parse("3x2")
+    inventory = plain.grouped(GROUPS)
+    assert plain.groups == {}
+    with pytest.raises(AttributeError):
+        inventory.nodes = ()  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        inventory.groups["x"] = inventory.groups["b"]  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        inventory.nodes[0].rank = 3  # type: ignore[misc]
+    source = dict(inventory.groups)
+    copy = Inventory(nodes=inventory.nodes, groups=source)
+    source.clear()
+    assert copy == inventory
+
+
+def test_inventories_hash_and_pickle() -> None:
+    inventory = Inventory.parse("3x2").grouped(GROUPS)
+    again = pickle.loads(pickle.dumps(inventory))
+    assert again == inventory
+    assert hash(again) == hash(inventory)
+    assert inventory != Inventory.parse("3x2")
+
+
+def test_a_limited_inventory_keeps_what_lies_on_its_nodes() -> None:
+    inventory = Inventory.parse("3x2").grouped(GROUPS)
+    assert inventory.limited(3) is inventory
+    two = inventory.limited(2)
+    assert {label: group.node_ranks for label, group in two.groups.items()} == {
+        "b": (1,),
+        "arms": (0,),
+        "cpu": (0,),
+    }
+    assert [unit.node_rank for unit in two.groups["arms"].hardware] == [0]
+    assert "b" not in inventory.limited(1).groups
+
+
+# -- what ranks count ------------------------------------------------------------------------------------
+
+
+def slots(inventory: Inventory, labels: Any) -> list[tuple[int, str, int, int]]:
+    resources = inventory.resources(labels)
+    return [(slot.node.rank, slot.kind, slot.first, slot.count) for slot in resources.slots]
+
+
+def test_ranks_count_accelerators_hardware_or_nodes() -> None:
+    inventory = Inventory.parse("2x2,1x0").grouped(GROUPS)
+    assert (
+        slots(inventory, None)
+        == slots(inventory, "cluster")
+        == [(0, "accelerator", 0, 2), (1, "accelerator", 2, 2)]
+    )
+    assert slots(inventory, "node") == [(0, "node", 0, 1), (1, "node", 1, 1), (2, "node", 2, 1)]
+    assert slots(inventory, "b") == [(1, "accelerator", 0, 2)]
+    assert slots(inventory, "arms") == [(0, "Arm", 0, 1), (2, "Arm", 1, 1)]
+    assert slots(inventory, "cpu") == [(0, "node", 0, 1)]
+    assert slots(inventory, ["b", "arms"]) == [(1, "accelerator", 0, 2), (0, "Arm", 2, 1), (2, "Arm", 3, 1)]
+    assert slots(inventory, "arms, b")[-1] == (1, "accelerator", 2, 2)
+    bare = Inventory.parse("2x0")
+    assert slots(bare, None) == [(0, "node", 0, 1), (1, "node", 1, 1)]
+
+
+def test_every_rank_is_found_in_its_slot() -> None:
+    resources = Inventory.parse("1x3,1x0,2x2").resources()
+    owners = [resources.slot_of(rank).node.rank for rank in range(resources.total)]
+    assert owners == [0, 0, 0, 2, 2, 3, 3]
+
+
+def test_unknown_groups() -> None:
+    inventory = Inventory.parse("3x2").grouped(GROUPS)
+    with pytest.raises(roost.ConfigurationError, match="did you mean 'arms'"):
+        inventory.resources("arm")
+
+
+def test_how_resources_are_described() -> None:
+    inventory = Inventory.parse("2x2,1x0").grouped(GROUPS)
+    assert [str(inventory.resources(label)) for label in (None, "arms", "b,arms", "node", "cpu")] == [
+        "the cluster has 4 accelerators (0-3)",
+        "group arms has 2 Arms (0-1)",
+        "groups b and arms together have 4 resources (0-3)",
+        "the cluster has 3 nodes (0-2)",
+        "group cpu has 1 node (0)",
+    ]
+
+
+# -- kinds of accelerators -------------------------------------------------------------------------------
+
+
+def test_known_accelerators() -> None:
+    variables = {
+        name: accelerator_kind(name).visible_variable for name in ("nvidia_gpu", "amd_gpu", "ascend_npu")
+    }
+    assert variables == {
+        "nvidia_gpu": "CUDA_VISIBLE_DEVICES",
+        "amd_gpu": "HIP_VISIBLE_DEVICES",
+        "ascend_npu": "ASCEND_RT_VISIBLE_DEVICES",
+    }
+    assert str(roost.AcceleratorType.NV_GPU) == "nvidia_gpu"
+    with pytest.raises(roost.ConfigurationError, match="did you mean 'nvidia_gpu'"):
+        accelerator_kind("nvidia_gpus")
+
+
+def test_registering_an_accelerator() -> None:
+    kind = register_accelerator("test_tpu", visible_variable="TPU_VISIBLE_CHIPS", ray_resource="TPU")
+    assert accelerator_kind("test_tpu") is kind
+    assert register_accelerator("test_tpu", visible_variable="TPU_VISIBLE_CHIPS", ray_resource="TPU") == kind
+    with pytest.raises(roost.ConfigurationError, match="already registered"):
+        register_accelerator("test_tpu", visible_variable="OTHER")

@@ -1,0 +1,308 @@
+"""The plan as a value, what it advises, and the file it is saved in."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roost
+from roost import Inventory, load_plan, save_plan
+from roost.config.document import parse
+
+CANARY = "canary-5a1f"
+SECRETIVE = f"""
+cluster:
+  component_placement:
+    actor: {{node_group: g, placement: 0-3}}
+    env: {{node_group: arms, placement: 0}}
+  node_groups:
+    - label: g
+      node_ranks: 0
+      env_configs:
+        - node_ranks: 0
+          env_vars: {{HF_TOKEN: {CANARY}, PLAIN: visible, TOKENIZERS_PARALLELISM: "false"}}
+    - label: arms
+      node_ranks: 0
+      hardware: {{type: Arm, configs: [{{node_rank: 0, password: {CANARY}, ip: 10.0.0.9}}]}}
+"""
+
+
+def planned(placement: Any, shape: str | Inventory = "2x8", **cluster: Any) -> roost.Plan:
+    inventory = Inventory.parse(shape) if isinstance(shape, str) else shape
+    rules = placement if isinstance(placement, dict) else {"w": placement}
+    return roost.plan({"cluster": {"component_placement": rules, **cluster}}, inventory)
+
+
+def advice(plan: roost.Plan) -> dict[str, str]:
+    return {finding.code: finding.what for finding in plan.findings}
+
+
+# -- a value ---------------------------------------------------------------------------------------------
+
+
+def test_a_plan_cannot_be_changed() -> None:
+    plan = planned("0-3")
+    with pytest.raises(AttributeError):
+        plan.inventory = Inventory.parse("1x1")  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        plan.components["x"] = plan.components["w"]  # type: ignore[index]
+    plan.components["w"].placements.clear()  # a copy
+    assert plan.components["w"].world_size == 4
+
+
+def test_equal_plans_hash_alike() -> None:
+    one, two = planned("0-3"), planned(" 0 - 3 ")
+    assert one == two
+    assert len({one, two}) == 1
+    assert one != planned("0-4")
+
+
+def test_the_digest_tells_decisions_not_words() -> None:
+    base = planned("0-3")
+    assert base.digest.startswith("sha256:")
+    assert planned("0-1,2-3").digest == planned("0-3:0-3").digest == base.digest
+    assert planned("1-4").digest != base.digest
+    assert planned("0-3", "3x8").digest != base.digest
+    assert planned({"x": "0-3"}).digest != base.digest
+
+
+def test_sharing_and_idling() -> None:
+    plan = planned({"a": "0-1:0-3", "b": "1-2"}, "1x4")
+    on = {device.number: [tuple(use) for use in uses] for device, uses in plan.occupancy.items()}
+    assert on == {0: [("a", 2)], 1: [("a", 2), ("b", 1)], 2: [("b", 1)]}
+    assert sorted(device.number for device in plan.shared) == [0, 1]
+    assert [str(device) for device in plan.idle] == ["node 0 accelerator 3"]
+
+
+# -- advice ----------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_plan_says_nothing() -> None:
+    assert planned("all").findings == ()
+
+
+def test_uneven_nodes() -> None:
+    plan = planned({"agent": {"node_group": "node", "placement": "0-1:0-2"}}, "2x0")
+    assert advice(plan) == {"RW101": "agent: 3 processes over 2 nodes are uneven"}
+    assert plan.findings[0].why == "the first node takes 2, the rest 1"
+
+
+def test_idle_accelerators() -> None:
+    plan = planned("0-3", "3x8")
+    assert advice(plan) == {"RW102": "20 of 24 accelerators are idle"}
+    assert plan.findings[0].why == "node 0: 4-7; nodes 1-2: 0-7"
+
+
+def test_mixed_models() -> None:
+    plan = planned("all", "2x8:A800,1x1:4090")
+    assert advice(plan) == {
+        "RW103": "w: its processes sit on different accelerators (16 on A800, 1 on 4090); rank 16 is alone on 4090"
+    }
+
+
+def test_more_processes_than_cpus() -> None:
+    plan = planned("0-3:0-7", Inventory.uniform(1, 4, cpus=6))
+    assert advice(plan) == {"RW104": "more processes than CPUs"}
+    assert plan.findings[0].why == "node 0: 8 processes, 6 CPUs"
+
+
+def test_nodes_left_over() -> None:
+    plan = planned("all", "3x8", num_nodes=1)
+    assert advice(plan) == {"RW105": "the job uses 1 of the cluster's 3 nodes"}
+
+
+@pytest.mark.parametrize("key", ["profiling", "nsight", "tracer", "auto_scheduler", "recreate_nccl_groups"])
+def test_older_keys(key: str) -> None:
+    plan = planned("all", **{key: {"anything": [1]}})
+    assert advice(plan) == {"RW106": f"`{key}` belongs to the older system and does nothing here"}
+
+
+def test_advice_is_no_error() -> None:
+    plan = planned("0-3", "2x8", num_nodes=1, nsight=1)
+    assert {finding.severity for finding in plan.findings} == {"warning"}
+    assert {finding.kind for finding in plan.findings} == {"advice"}
+
+
+# -- saved -----------------------------------------------------------------------------------------------
+
+
+def test_saving_and_loading(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    plan = roost.plan(parse(SECRETIVE), Inventory.parse("1x4:A800"))
+    save_plan(plan, file)
+    assert load_plan(file) == plan
+    assert load_plan(str(file)).digest == plan.digest
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["format_version"] == 1
+    assert os.listdir(tmp_path) == ["plan.json"]  # noqa: PTH208
+
+
+def test_saving_replaces_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "plan.json"
+    save_plan(planned("0-3"), file)
+    before = file.read_bytes()
+    file.chmod(0o644)
+    inode = file.stat().st_ino
+    save_plan(planned("0-7"), file)
+    assert file.stat().st_ino != inode  # by rename, so a reader has the old or the new one
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    now = file.read_bytes()
+    assert now != before
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(roost.ConfigurationError, match="No space left"):
+        save_plan(planned("0-1"), file)
+    assert file.read_bytes() == now
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    for target in (tmp_path / "no" / "plan.json", tmp_path / "taken", tmp_path / "nul\0name"):
+        with pytest.raises(roost.ConfigurationError) as caught:
+            save_plan(planned("0"), target)
+        assert caught.value.codes == ("RS101",)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", "3", '{"format_version": 2}', "[" * 100_000, "9" * 6000]
+)
+def test_files_that_are_no_plans(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(content)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        load_plan(file)
+    assert caught.value.codes == ("RS101",)
+
+
+def test_a_plan_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(roost.ConfigurationError, match="cannot be read"):
+        load_plan(tmp_path / "plan.json")
+
+
+def first(plan: dict[str, Any]) -> Any:
+    return plan["components"]["w"]["placements"][0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda plan: plan.update(format_version=True),
+        lambda plan: plan.update(extra=1),
+        lambda plan: plan.pop("nodes"),
+        lambda plan: plan["nodes"].reverse(),
+        lambda plan: plan["nodes"][0].update(cpus="many"),
+        lambda plan: plan["nodes"][0]["accelerators"].update(count=10**9),
+        lambda plan: plan["components"].update({"a b": plan["components"]["w"]}),
+        lambda plan: plan["components"]["w"].update(rule="7-0"),
+        lambda plan: plan["components"]["w"].update(node_groups=["x"]),
+        lambda plan: plan["components"]["w"]["placements"].clear(),
+        lambda plan: plan["components"]["w"]["placements"].reverse(),
+        lambda plan: first(plan).update(rank=1),
+        lambda plan: first(plan).update(cluster_node_rank=9),
+        lambda plan: first(plan).update(cluster_node_rank=1),
+        lambda plan: first(plan).update(local_rank=1),
+        lambda plan: first(plan).update(local_world_size=1),
+        lambda plan: first(plan).update(placement_node_rank=1),
+        lambda plan: first(plan).update(local_hardware_ranks=[8]),
+        lambda plan: first(plan).update(local_hardware_ranks=[1]),
+        lambda plan: first(plan).update(local_hardware_ranks=[float("inf")]),
+        lambda plan: first(plan).update(visible_accelerators=["8"]),
+        lambda plan: first(plan).update(visible_accelerators=["1"]),
+        lambda plan: first(plan).update(accelerator_type="amd_gpu"),
+        lambda plan: first(plan).update(node_group_label="x"),
+        lambda plan: plan["findings"][0].update(code="XX999"),
+        lambda plan: plan["findings"][0].update(what=None),
+        lambda plan: plan.update(digest="sha256:0"),
+        lambda plan: plan.update(
+            node_groups=[
+                {
+                    "label": "node",
+                    "node_ranks": [0],
+                    "hardware_type": None,
+                    "hardware": [],
+                    "ignore_hardware": False,
+                    "environments": [],
+                }
+            ]
+        ),
+        lambda plan: plan.update(
+            node_groups=[
+                {
+                    "label": "g",
+                    "node_ranks": [7],
+                    "hardware_type": None,
+                    "hardware": [],
+                    "ignore_hardware": False,
+                    "environments": [],
+                }
+            ]
+        ),
+    ],
+)
+def test_damage_is_noticed(damage: Any) -> None:
+    data = planned("0-3").to_dict()
+    roost.Plan.from_dict(data)
+    damage(data)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.Plan.from_dict(data)
+    assert caught.value.codes == ("RS101",)
+
+
+# -- secrets ---------------------------------------------------------------------------------------------
+
+
+def test_secrets_reach_the_launch_but_not_the_plan(tmp_path: Path) -> None:
+    placed = roost.ComponentPlacement(parse(SECRETIVE), Inventory.parse("1x4"))
+    assert dict(placed.inventory.environment("g", 0).env_vars)["HF_TOKEN"] == CANARY
+
+    plan = roost.plan(parse(SECRETIVE), Inventory.parse("1x4"))
+    variables = dict(plan.inventory.environment("g", 0).env_vars)
+    assert variables == {"HF_TOKEN": None, "PLAIN": "visible", "TOKENIZERS_PARALLELISM": "false"}
+    save_plan(plan, tmp_path / "plan.json")
+    shown = [
+        json.dumps(plan.to_dict()),
+        (tmp_path / "plan.json").read_text(),
+        repr(plan),
+        str(plan),
+        repr(plan.inventory),
+        repr(plan.inventory.groups),
+        repr(placed.inventory.groups["g"]),
+    ]
+    assert all(CANARY not in text for text in shown)
+
+
+def test_secrets_do_not_show_in_reprs() -> None:
+    placed = roost.ComponentPlacement(parse(SECRETIVE), Inventory.parse("1x4"))
+    for thing in (placed.inventory, placed.job, placed.job.document, placed.job.groups):
+        assert CANARY not in repr(thing)
+
+
+def test_secrets_deep_in_hardware_stay_out() -> None:
+    camera = {"node_rank": 0, "camera": {"login": [{"password": CANARY, "user": "me"}]}}
+    groups = [{"label": "g", "node_ranks": 0, "hardware": {"type": "Arm", "configs": [camera]}}]
+    plan = planned({"w": {"node_group": "g", "placement": 0}}, node_groups=groups)
+    assert CANARY not in json.dumps(plan.to_dict())
+    assert CANARY not in repr(plan)
+    saved = plan.to_dict()["node_groups"][0]["hardware"][0]
+    assert saved["camera"] == {"login": [{"password": None, "user": "me"}]}
+    assert roost.Plan.from_dict(plan.to_dict()) == plan
+
+
+def test_findings_of_a_plan_carry_no_source_text() -> None:
+    text = "cluster:\n  nsight: 1\n  component_placement: {agent: {node_group: node, placement: '0-1:0-2'}}\n"
+    plan = roost.plan(parse(text, "job.yaml"), Inventory.parse("2x0"))
+    spans = [finding.where for finding in plan.findings if finding.where]
+    assert [(span.source, span.line, span.excerpt) for span in spans] == [
+        ("job.yaml", 2, ""),
+        ("job.yaml", 3, ""),
+    ]
