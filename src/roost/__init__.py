@@ -36,6 +36,7 @@ _EXPORTS = {
     "roost.inventory.hardware": ("register_hardware",),
     "roost.inventory.inventory": ("Inventory",),
     "roost.inventory.nodes": ("Node",),
+    "roost.inventory.ordering": ("NodeInfo",),
     "roost.placement.component": ("ComponentPlacement", "HybridComponentPlacement", "PlacementMode"),
     "roost.placement.model_parallel": ("ModelParallelComponentPlacement",),
     "roost.placement.older": (
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from roost.inventory.hardware import register_hardware
     from roost.inventory.inventory import Inventory
     from roost.inventory.nodes import Node
+    from roost.inventory.ordering import NodeInfo
     from roost.placement.component import ComponentPlacement, HybridComponentPlacement, PlacementMode
     from roost.placement.model_parallel import ModelParallelComponentPlacement
     from roost.placement.older import (

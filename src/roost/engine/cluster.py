@@ -12,6 +12,7 @@ from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ClusterError, Finding, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
+from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
     from roost.engine.group import LaunchOrder, WorkerGroup
@@ -59,6 +60,11 @@ class Cluster:
     @property
     def nodes(self) -> tuple[Node, ...]:
         return self.inventory.nodes
+
+    @property
+    def node_infos(self) -> list[NodeInfo]:
+        """What was found out about each node, in order. Inline there is nothing to find out."""
+        return []
 
     @property
     def num_nodes(self) -> int:

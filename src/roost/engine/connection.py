@@ -5,6 +5,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,9 +65,10 @@ def connect(
         started = EmbeddedCluster(os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1))
         target = started.start()
     try:
-        context = ray.init(
-            address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
-        )
+        with _own_sigterm():
+            context = ray.init(
+                address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
+            )
     except BaseException as error:
         if started is not None:
             started.stop()
@@ -80,6 +85,19 @@ def connect(
     reached = context.address_info.get("gcs_address") or target
     warn_if_open(reached)
     return Connection(reached, ours=True, embedded=started)
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray would end the program with code 15 at SIGTERM, in place of what the program itself has set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 def _this_machine(num_nodes: int) -> Inventory:

@@ -16,7 +16,7 @@ from roost.engine.agent import NodeAgent
 from roost.engine.embedded import INDEX_LABEL, TYPE_LABEL
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators
-from roost.inventory.ordering import NodeFacts, order_nodes
+from roost.inventory.ordering import NodeInfo, order_nodes
 
 log = logging.getLogger("roost")
 HEAD_RESOURCE = "node:__internal_head__"
@@ -27,7 +27,7 @@ _RESOURCES = {"GPU": "nvidia_gpu", "NPU": "ascend_npu"}
 class LiveNode:
     """A node of the running cluster, and our agent on it."""
 
-    facts: NodeFacts
+    facts: NodeInfo
     agent: Any
 
     @property
@@ -110,7 +110,7 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
     return [LiveNode(fact, agents[fact.node_id]) for fact in order_nodes(facts)]
 
 
-def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeFacts:
+def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeInfo:
     resources, labels = node["Resources"], node.get("Labels") or {}
     resource = next((name for name in _RESOURCES if resources.get(name, 0) >= 1), None)
     held, names = NO_ACCELERATORS, tuple[str, ...]()
@@ -125,7 +125,7 @@ def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeFacts:
         )
         names = _device_names(count, told["visible"].values())
     index = labels.get(INDEX_LABEL, "")
-    return NodeFacts(
+    return NodeInfo(
         node_id=node["NodeID"],
         ip=node["NodeManagerAddress"],
         hostname=told["hostname"],

@@ -7,14 +7,17 @@ dies, the child reads the end of its input and takes everything down.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -29,6 +32,18 @@ TYPE_LABEL = "roost-accelerator"
 LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the network
 START_WITHIN = 60.0  # seconds, and as many again for each further node
 STOP_WITHIN = 30.0
+# How a machine, its Python and its accelerators are set up. Everything else a worker needs is said in the config.
+INHERITED = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX"),
+    )
+)
+INHERITED_PREFIXES = (
+    *("LC_", "PYTHON", "LD_", "DYLD_", "MALLOC_", "RAY_", "ROOST_"),
+    *("CUDA_", "NVIDIA_", "HIP_", "ROCR_", "ROCM_", "HSA_", "ASCEND_", "MUSA_", "ONEAPI_", "ZE_", "XPU_"),
+    *("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "OPENBLAS_"),
+)
 
 
 class EmbeddedCluster:
@@ -45,6 +60,7 @@ class EmbeddedCluster:
             return self.address
         # Unix socket paths are short, so this lies directly in the temporary directory.
         self._directory = tempfile.mkdtemp(prefix="roost-")
+        (Path(self._directory) / "ray").mkdir()
         log = Path(self._directory) / "embedded.log"
         with log.open("w") as errors:
             self._child = subprocess.Popen(
@@ -53,7 +69,7 @@ class EmbeddedCluster:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=_environment_for_nodes(),
+                env=environment_for_nodes(os.environ, self._directory),
                 start_new_session=True,  # Ctrl-C is for the caller, who then stops us in order
             )
         try:
@@ -149,25 +165,35 @@ def _node_args(node: Node) -> dict[str, Any]:
     return {**arguments, "labels": labels, "resources": resources}
 
 
-def _environment_for_nodes() -> dict[str, str]:
-    """What the nodes' processes inherit: none of our secrets, and settings for a slow or busy machine."""
-    kept = {
-        name: value for name, value in os.environ.items() if name.startswith("RAY_") or not looks_secret(name)
-    }
+def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """What the nodes' processes inherit: how this machine is set up, and nothing else of the caller's."""
+    kept = {name: value for name, value in environ.items() if _is_of_the_machine(name)}
     for name in ("RAY_ADDRESS", "ROOST_JOB", "ROOST_NODE_RANK"):
         kept.pop(name, None)
+    # Ray notes the last cluster's address here: in our own directory, or other programs would join us by it.
+    kept["RAY_TMPDIR"] = directory
     return {"RAY_raylet_start_wait_time_s": "120", "RAY_AUTH_MODE": "disabled", **kept}
 
 
+def _is_of_the_machine(name: str) -> bool:
+    if name.startswith("RAY_AUTH_"):  # Ray's own, and its nodes must agree on it
+        return True
+    return (name in INHERITED or name.startswith(INHERITED_PREFIXES)) and not looks_secret(name)
+
+
 def own_cluster_address() -> str | None:
-    """The address of a Ray this user started on this machine, by Ray's own note of it."""
-    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    """The address of a Ray this user started on this machine, by Ray's own note of it, if it still runs."""
+    place = os.environ.get("RAY_TMPDIR") or (sys.platform == "linux" and os.environ.get("TMPDIR")) or "/tmp"
+    note = Path(place) / "ray" / "ray_current_cluster"
     try:
         if note.stat().st_uid != os.getuid():
             return None  # somebody else's
-        return note.read_text().strip() or None
-    except OSError:
+        address = note.read_text().strip()
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except (OSError, ValueError):  # no note, or one that outlived its Ray
         return None
+    return address
 
 
 def _run(directory: str) -> None:
@@ -191,11 +217,13 @@ def _run(directory: str) -> None:
         for node in others:
             cluster.add_node(wait=False, **node)
         cluster.wait_for_nodes(timeout=120)
-        say.write(cluster.address + "\n")
-        say.flush()
+        with contextlib.suppress(BrokenPipeError):  # nobody is there any more
+            say.write(cluster.address + "\n")
+            say.flush()
         sys.stdin.read()  # until whoever started us ends
     finally:
         cluster.shutdown()
+    shutil.rmtree(directory, ignore_errors=True)  # they may have had no chance to
 
 
 if __name__ == "__main__":

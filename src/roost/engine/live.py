@@ -31,6 +31,7 @@ from roost.engine.managers import (
 from roost.engine.reservation import Reservation
 from roost.errors import ClusterError, Finding, nearest
 from roost.inventory.inventory import Inventory
+from roost.inventory.ordering import NodeInfo
 
 log = logging.getLogger("roost")
 
@@ -197,6 +198,10 @@ class LiveCluster(Cluster):
             )
         members = RayMembers.attached(name, found, self.inventory.nodes)
         return WorkerGroup(name, found["placements"], found["methods"], members, owned=False)
+
+    @property
+    def node_infos(self) -> list[NodeInfo]:
+        return [node.facts for node in self._live]
 
     def node(self, rank: int) -> LiveNode:
         return self._live[rank]

@@ -81,7 +81,8 @@ class NodeManager(Manager):
         return self._layout
 
     def get_nodes(self) -> list[Any]:
-        return list(self._layout.get("nodes", ()))
+        """One `NodeInfo` for each, in order."""
+        return list(self._layout.get("facts", ()))
 
     def get_master_ip(self) -> str:
         return str(self._layout["master_addr"])

@@ -29,6 +29,7 @@ from roost.planning.preflight import Holder, match, runs, shortages
 
 log = logging.getLogger("roost")
 _POLL = 0.02
+PATIENCE = 5.0  # seconds in which a busy node should have given back what it was told to
 Bundle = tuple[PlacementGroup, int]
 
 
@@ -319,8 +320,8 @@ _first_seen: dict[str, float] = {}
 
 
 def _patience(group: PlacementGroup) -> float:
-    """A second from when this group was first seen waiting."""
-    return _first_seen.setdefault(group.id.hex(), time.monotonic()) + 1.0
+    """Until when this group may wait, from when it was first seen waiting."""
+    return _first_seen.setdefault(group.id.hex(), time.monotonic()) + PATIENCE
 
 
 def _give_back(groups: Sequence[PlacementGroup]) -> None:

@@ -11,7 +11,7 @@ from roost.inventory.nodes import Accelerators, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class NodeInfo:
     """What is known of one node that joined."""
 
     node_id: str
@@ -31,7 +31,7 @@ class NodeFacts:
         )
 
 
-def order_nodes(facts: Sequence[NodeFacts]) -> list[NodeFacts]:
+def order_nodes(facts: Sequence[NodeInfo]) -> list[NodeInfo]:
     """By declared rank if every node declares one; else master first, then address, host name, label."""
     declared = [fact for fact in facts if fact.declared_rank is not None]
     if not declared:
@@ -53,7 +53,7 @@ def order_nodes(facts: Sequence[NodeFacts]) -> list[NodeFacts]:
     )
 
 
-def _natural_key(fact: NodeFacts) -> tuple[object, ...]:
+def _natural_key(fact: NodeInfo) -> tuple[object, ...]:
     return (
         not fact.is_master,
         address_key(fact.ip),
