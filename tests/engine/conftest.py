@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import ray
-from running import HERE, Program, new_job
+from running import Program, module_path, new_job
 
 import roost
 
@@ -16,7 +16,7 @@ import roost
 def address() -> Iterator[str]:
     """A Ray of 3 nodes with 4 virtual accelerators each, where the tests' workers can be imported."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HERE))
+        patch.setenv("PYTHONPATH", module_path())
         nodes = roost.embedded("3x4")
         where = nodes.start()
     yield where

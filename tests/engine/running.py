@@ -35,6 +35,11 @@ def eventually(check: Callable[[], Any], within: float, what: str) -> Any:
         time.sleep(0.05)
 
 
+def module_path() -> str:
+    """PYTHONPATH with the tests' own modules."""
+    return os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def new_job(hint: str = "job") -> str:
     return f"{hint}-{os.getpid()}-{next(_numbers)}"
 
@@ -52,7 +57,7 @@ class Program:
     def __init__(
         self, name: str, *args: str, env: dict[str, str | None] | None = None, prefix: Any = ()
     ) -> None:
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(HERE)}
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": module_path()}
         for key, value in (env or {}).items():
             if value is None:
                 environ.pop(key, None)

@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from running import Program, eventually, new_job
 
 import roost
+from roost.engine import reservation
 
 pytestmark = pytest.mark.ray
 Jobs = list[Any]
@@ -68,8 +69,19 @@ def foreign() -> Iterator[list[Any]]:
             remove_placement_group(one)
 
 
+@pytest.fixture
+def contenders(two_drivers: dict[str, Program]) -> Iterator[dict[str, Program]]:
+    """Two drivers that hold nothing."""
+    yield two_drivers
+    for job, program in two_drivers.items():
+        program.tell("release")
+        while program.answer() != "released":
+            pass
+        gone(job)
+
+
 @pytest.fixture(scope="module")
-def contenders(address: str) -> Iterator[dict[str, Program]]:
+def two_drivers(address: str) -> Iterator[dict[str, Program]]:
     """Drivers of two jobs, in processes of their own, ready to reserve."""
     names = [new_job("contender") for _ in range(2)]
     started = {name: Program("contender", name, env={"RAY_ADDRESS": address}) for name in names}
@@ -215,7 +227,9 @@ def test_a_foreign_placement_group_is_named(jobs: Jobs, foreign: list[Any]) -> N
     assert cluster.reservation.device_names(2, [3]) == ["3"]
 
 
-def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(jobs: Jobs, foreign: list[Any]) -> None:
+def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
+    jobs: Jobs, foreign: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pitfall: server actors outside any reservation starve, and are awaited forever."""
     cluster = jobs[0]
 
@@ -227,6 +241,7 @@ def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(jobs: Jobs, fo
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     ray.get(server.ready.remote(), timeout=60)
+    monkeypatch.setattr(reservation, "PATIENCE", 1.0)
     with pytest.raises(roost.ReservationError, match="outside any placement group") as caught:
         cluster.reservation.ensure({2: {0, 1, 2}})
     assert "node 2" in str(caught.value)

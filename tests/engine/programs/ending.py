@@ -1,0 +1,74 @@
+"""A driver with an open cluster that ends as it is told, and never calls shutdown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from saying import say
+
+import roost
+
+
+class Parent(roost.Worker):
+    """Has a process of its own, as an inference engine does."""
+
+    def family(self) -> tuple[int, int]:
+        self.child = subprocess.Popen(["sleep", "600"])
+        return os.getpid(), self.child.pid
+
+    def fails(self) -> None:
+        raise LookupError("in the worker")
+
+    def never_returns(self) -> None:
+        threading.Event().wait()
+
+
+class NeverConstructed(roost.Worker):
+    def __init__(self, notes: str) -> None:
+        super().__init__()
+        (Path(notes) / str(self.rank)).write_text(f"{os.getpid()} {os.environ['MASTER_PORT']}")
+        threading.Event().wait()
+
+
+def main(job: str, how: str, accelerators: str, notes: str = "") -> None:
+    cluster = roost.Cluster(num_nodes=int(os.environ.get("NODES", "3")), job=job, timeout=60)
+    devices = [int(number) for number in accelerators.split(",") if number]
+    strategy = (
+        roost.FlexiblePlacementStrategy([[device] for device in devices])
+        if devices
+        else roost.NodePlacementStrategy([0])
+    )
+    if how == "while starting":
+        say({"pids": [os.getpid()], "ports": [cluster.master_port]})
+        NeverConstructed.create_group(notes).launch(cluster, placement_strategy=strategy, name="group")
+    group = Parent.create_group().launch(cluster, placement_strategy=strategy, name="group")
+    try:
+        group.fails().wait(timeout=60)
+    except LookupError as error:
+        caught = type(error).__name__
+    family = group.family().wait(timeout=60)
+    say(
+        {
+            "pids": [os.getpid(), *[pid for pids in family for pid in pids]],
+            "ports": [
+                cluster.master_port,
+                roost.CollectiveManager.get_proxy(job).get("group")["master_port"],
+            ],
+            "caught": caught,
+        }
+    )
+    if how == "exception":
+        raise LookupError("the program's own")
+    if how == "exit":
+        sys.exit(3)
+    if how == "in a call":
+        group.never_returns().wait()
+    if how == "idle":
+        threading.Event().wait()
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""The live cluster: who is there, in which order, and who may join."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import ray
+from crew import Reporter
+from running import Program, eventually, new_job
+
+import roost
+from roost.engine.connection import job_namespace
+
+pytestmark = pytest.mark.ray
+Run = Callable[..., Program]
+
+
+@pytest.fixture(scope="module")
+def group(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
+    strategy = roost.FlexiblePlacementStrategy([[0], [4]])
+    with Reporter.create_group().launch(cluster, placement_strategy=strategy, name="resident") as made:
+        yield made
+
+
+def node_of(handle: Any) -> str:
+    return str(ray._private.state.actors(handle._actor_id.hex())["Address"]["NodeID"])
+
+
+def test_what_is_there_is_found_in_order(cluster: Any) -> None:
+    assert cluster.num_nodes == 3
+    assert cluster.num_accelerators == 12
+    assert [node.rank for node in cluster.nodes] == [0, 1, 2]
+    assert [node.accelerators.count for node in cluster.nodes] == [4, 4, 4]
+    assert {node.accelerators.type for node in cluster.nodes} == {"nvidia_gpu"}
+    assert all(node.ip == "127.0.0.2" and node.hostname and node.cpus for node in cluster.nodes)
+    # On one machine addresses and names are equal: what is left is the label of nodes roost started.
+    labels = {node["NodeID"]: node["Labels"]["roost-index"] for node in ray.nodes()}
+    assert [labels[cluster.node(rank).node_id] for rank in range(3)] == ["0", "1", "2"]
+    assert cluster.master_addr == cluster.master_ip == "127.0.0.2"
+    assert 1024 < cluster.master_port < 65536
+
+
+def test_three_managers_are_pinned_to_node_0(cluster: Any) -> None:
+    for name in ("NodeManager", "WorkerManager", "CollectiveManager"):
+        handle = ray.get_actor(name, namespace=job_namespace(cluster.job))
+        eventually(lambda handle=handle: node_of(handle) == cluster.node(0).node_id, 10, f"{name} on node 0")
+
+
+def test_the_managers_tell_what_they_know(cluster: Any, group: roost.WorkerGroup) -> None:
+    nodes = roost.NodeManager.get_proxy(cluster.job)
+    assert tuple(nodes.get_nodes()) == cluster.nodes
+    assert nodes.get_master_ip() == cluster.master_addr
+    assert nodes.get_master_port() == cluster.master_port
+    assert nodes.get_num_gpus_per_node() == 4
+    workers = roost.WorkerManager.get_proxy(cluster.job)
+    told = workers.list_groups()["resident"]
+    assert told["placements"] == group.placements
+    assert told["pids"] == group.pid().wait(timeout=60)
+    assert told["state"] == "running"
+    assert len(workers.get_workers("resident")) == 2
+    meeting = roost.CollectiveManager.get_proxy(cluster.job).get("resident")
+    assert meeting["world_size"] == 2
+    assert meeting["master_addr"] == "127.0.0.2"
+    assert meeting["master_port"] != cluster.master_port
+
+
+def test_another_process_joins(cluster: roost.Cluster, group: roost.WorkerGroup, run: Run) -> None:
+    seen = run("attaching", "", "resident").answer()
+    assert seen["job"] == cluster.job
+    assert seen["nodes"] == [str(node) for node in cluster.nodes]
+    assert seen["master"] == [cluster.master_addr, cluster.master_port]
+    assert seen["jobs"] == [cluster.job]
+    assert seen["managers"] == [cluster.master_port, ["resident"], ["resident"]]
+    assert seen["answers"] == [[0, "from outside"], [1, "from outside"]]
+    assert seen["one"] == [[1, "just you"]]
+    # It has left, and took nothing with it.
+    assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1)]
+
+
+def test_a_worker_joins_its_own_job(cluster: roost.Cluster, group: roost.WorkerGroup) -> None:
+    assert group.attaches().wait(timeout=60) == [(cluster.job, 3, "127.0.0.2")] * 2
+    answers = group.execute_on(1).calls_group("alone")
+    with pytest.raises(roost.ClusterError, match="no group 'alone'"):
+        answers.wait(timeout=60)
+
+
+def test_an_unknown_group_or_job_lists_what_there_is(
+    cluster: roost.Cluster, group: roost.WorkerGroup
+) -> None:
+    with pytest.raises(roost.ClusterError, match="did you mean 'resident'") as caught:
+        roost.WorkerGroup.attach("residant", cluster)
+    assert caught.value.codes == ("RE116",)
+    with pytest.raises(roost.ClusterError, match=f"running: {cluster.job}"):
+        roost.Cluster(job="no-such-job")
+
+
+def test_jobs_side_by_side(
+    cluster: roost.Cluster, group: roost.WorkerGroup, clusters: Callable[..., roost.Cluster], run: Run
+) -> None:
+    other = clusters(num_nodes=1)
+    assert sorted([cluster.job, other.job]) == roost.running_jobs()
+    said = run("attaching", "", "resident").answer()
+    assert said["codes"] == ["RE106"]
+    assert "several jobs are running" in said["error"]
+    assert cluster.job in said["error"]
+    assert other.job in said["error"]
+    assert run("attaching", cluster.job, "resident").answer()["answers"][0] == [0, "from outside"]
+    # A worker knows which of them is its own.
+    assert group.execute_on(0).attaches().wait(timeout=60) == [(cluster.job, 3, "127.0.0.2")]
+    other.shutdown()
+    eventually(lambda: roost.running_jobs() == [cluster.job], 5, "the other job is gone")
+    assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1)]
+
+
+def test_fewer_nodes_than_there_are(
+    clusters: Callable[..., roost.Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    small = clusters(num_nodes=2)
+    assert [node.rank for node in small.nodes] == [0, 1]
+    assert "RW203" in caplog.text
+    assert "uses 2 of the cluster's 3 nodes" in caplog.text
+
+
+def test_a_job_name_is_taken_or_not_a_name(cluster: roost.Cluster) -> None:
+    with pytest.raises(roost.ClusterError, match="is already running") as caught:
+        roost.Cluster(num_nodes=3, job=cluster.job)
+    assert caught.value.codes == ("RE115",)
+    for name in ("a/b", "x" * 65, "../up", "a b"):
+        with pytest.raises(roost.ClusterError, match="is not a job name"):
+            roost.Cluster(num_nodes=3, job=name)
+    assert roost.NodeManager.get_proxy(cluster.job).get_master_port() == cluster.master_port
+
+
+def test_the_same_job_name_can_be_used_again_at_once(connected: str) -> None:
+    name = new_job("again")
+    for _ in range(3):
+        with roost.Cluster(num_nodes=1, job=name) as cluster:
+            assert cluster.num_nodes == 1
+
+
+def test_missing_nodes_are_refused_with_what_is_there_and_what_to_run(
+    connected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pitfall: waiting for nodes with no deadline and no diagnosis."""
+    job = new_job("hopeful")
+    began = time.monotonic()
+    with pytest.raises(roost.ClusterError) as caught:
+        roost.Cluster(num_nodes=5, job=job, timeout=0.5)
+    assert 0.5 <= time.monotonic() - began < 10
+    text = str(caught.value)
+    assert caught.value.codes == ("RE104",)
+    assert "3 of 5 nodes are here after 0.5 s" in text
+    hostname = ray.nodes()[0]["NodeManagerHostname"]
+    assert text.count(f"{hostname} (127.0.0.2)") == 3
+    assert re.search(rf"ray start --address={re.escape(connected)}`? on each of the 2 missing", text)
+    assert "waiting for nodes, 3 of 5 are here" in capsys.readouterr().err
+    assert job not in roost.running_jobs()
+    assert not [
+        actor for actor in ray.util.list_named_actors(all_namespaces=True) if job in actor["namespace"]
+    ]
+
+
+def test_from_a_config_with_groups(clusters: Callable[..., roost.Cluster]) -> None:
+    section = {
+        "num_nodes": 3,
+        "component_placement": {"actor": {"node_group": "tail", "placement": "0-3"}},
+        "node_groups": [{"label": "tail", "node_ranks": "1-2"}],
+    }
+    cluster = clusters(num_nodes=None, cluster_cfg=section)
+    assert cluster.num_nodes == 3
+    placement = roost.ComponentPlacement({"cluster": section}, cluster)
+    places = placement.get_strategy("actor").get_placement(cluster)
+    assert [(place.cluster_node_rank, place.local_accelerator_rank) for place in places] == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+    ]
+    attached = roost.Cluster(job=cluster.job)
+    assert attached.inventory.groups["tail"].node_ranks == (1, 2)
+
+
+def test_an_address_where_nothing_is(run: Run) -> None:
+    said = run("unreachable", "127.0.0.3:1").answer(within=90)
+    assert said["codes"] == ["RE101"]
+    assert "cannot connect to Ray at 127.0.0.3:1" in said["error"]
+
+
+def test_a_program_that_uses_ray_itself(run: Run) -> None:
+    """Pitfall: attaching to whatever Ray is on the machine. Roost's own is ended, the program's is not."""
+    job = new_job("connecting")
+    program = run("connecting", job)
+    seen = program.answer()
+    assert program.end() == 0
+    assert seen["no job"]["codes"] == ["RE106"]
+    assert seen["after refusal"] is False
+    assert seen["namespace of ours"] == f"roost.{job}"
+    assert seen["ours is shut down"] is False
+    assert seen["unfitting"]["codes"] == ["RE103"]
+    assert "ray.init(namespace='roost')" in seen["unfitting"]["text"]
+    assert seen["unfitting stays"] is True
+    for namespace in ("roost", None):
+        assert seen[f"fitting {namespace}"] == 3
+        assert seen[f"attached {namespace}"] == job
+        assert seen[f"fitting {namespace} stays"] is True
+    assert seen["other address"]["codes"] == ["RE103"]
+    assert "not at 127.0.0.3:6379" in seen["other address"]["text"]
+    assert seen["same address"] == {}
