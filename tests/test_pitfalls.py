@@ -10,7 +10,7 @@ import pytest
 import roost
 from roost import Inventory
 from roost.inventory.nodes import Accelerators
-from roost.inventory.ordering import NodeFacts, order_nodes
+from roost.inventory.ordering import NodeInfo, order_nodes
 from roost.inventory.resources import Resources
 
 
@@ -139,9 +139,9 @@ def test_device_10_comes_after_device_2() -> None:
     assert [place.visible_accelerators[0] for place in placed("all", "1x12")] == [str(n) for n in range(12)]
 
 
-def node(ip: str, **more: Any) -> NodeFacts:
+def node(ip: str, **more: Any) -> NodeInfo:
     name = more.pop("node_id", ip)
-    return NodeFacts(node_id=name, ip=ip, hostname="", accelerators=Accelerators(count=0), **more)
+    return NodeInfo(node_id=name, ip=ip, hostname="", accelerators=Accelerators(count=0), **more)
 
 
 def test_addresses_are_ordered_as_numbers() -> None:
