@@ -6,11 +6,12 @@ import ipaddress
 import logging
 import os
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 
@@ -23,20 +24,33 @@ NAMESPACE = "roost"
 log = logging.getLogger("roost")
 
 
-@dataclass(slots=True)
 class Connection:
-    """How this process reached Ray, and what it must undo."""
+    """One use of this process's connection to Ray. The last one to close undoes what roost did."""
 
-    address: str
-    ours: bool  # we called ray.init, so we may call ray.shutdown
-    embedded: EmbeddedCluster | None = None
+    _users: ClassVar[int] = 0
+    _ours: ClassVar[bool] = False  # we called ray.init, so we may call ray.shutdown
+    _embedded: ClassVar[EmbeddedCluster | None] = None
+
+    def __init__(self, address: str, ours: bool = False, embedded: EmbeddedCluster | None = None) -> None:
+        self.address = address
+        self._open = True
+        Connection._users += 1
+        Connection._ours = Connection._ours or ours
+        Connection._embedded = Connection._embedded or embedded
 
     def close(self) -> None:
-        if self.ours and ray.is_initialized():
+        if not self._open:
+            return
+        self._open = False
+        Connection._users -= 1
+        if Connection._users:
+            return
+        ours, embedded = Connection._ours, Connection._embedded
+        Connection._ours, Connection._embedded = False, None
+        if ours and ray.is_initialized():
             ray.shutdown()
-        if self.embedded is not None:
-            self.embedded.stop()
-        self.ours, self.embedded = False, None
+        if embedded is not None:
+            embedded.stop()
 
 
 def job_namespace(job: str) -> str:
@@ -49,7 +63,7 @@ def connect(
     """The connection there is already, or: the address given, RAY_ADDRESS, this user's Ray, an embedded one."""
     check_version(ray.__version__)
     if ray.is_initialized():
-        return Connection(_fitting_connection(address), ours=False)
+        return Connection(_fitting_connection(address))
     started: EmbeddedCluster | None = None
     target = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
     if not target:
@@ -65,6 +79,7 @@ def connect(
         started = EmbeddedCluster(os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1))
         target = started.start()
     try:
+        _knock(target)
         with _own_sigterm():
             context = ray.init(
                 address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
@@ -85,6 +100,13 @@ def connect(
     reached = context.address_info.get("gcs_address") or target
     warn_if_open(reached)
     return Connection(reached, ours=True, embedded=started)
+
+
+def _knock(address: str, within: float = 10.0) -> None:
+    """Fails at once where nobody listens: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=within).close()
 
 
 @contextmanager
@@ -167,6 +189,18 @@ def warn_if_open(address: str) -> None:
         remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
     )
     log.warning("%s", render([finding]))
+
+
+def named(create: Callable[[], Any], within: float = 5.0) -> Any:
+    """Create a named actor. One of the same name that was just ended may take a moment to be forgotten."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return create()
+        except ValueError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def answer(refs: Any, what: str, within: float = 60.0) -> Any:
