@@ -13,6 +13,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from roost.engine.agent import NodeAgent
+from roost.engine.connection import named
 from roost.engine.embedded import INDEX_LABEL, TYPE_LABEL
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators
@@ -70,11 +71,13 @@ def start_agents(nodes: Sequence[Mapping[str, Any]], namespace: str) -> dict[str
     """An agent on every node, all starting at once. They end with this driver."""
     actor = ray.remote(num_cpus=0, max_concurrency=4)(NodeAgent)
     return {
-        node["NodeID"]: actor.options(
-            scheduling_strategy=on_node(node["NodeID"]),
-            name=f"agent:{node['NodeID'][:16]}",
-            namespace=namespace,
-        ).remote()
+        node["NodeID"]: named(
+            actor.options(
+                scheduling_strategy=on_node(node["NodeID"]),
+                name=f"agent:{node['NodeID'][:16]}",
+                namespace=namespace,
+            ).remote
+        )
         for node in nodes
     }
 

@@ -54,6 +54,7 @@ class EmbeddedCluster:
         self.address = ""
         self._child: subprocess.Popen[str] | None = None
         self._directory = ""
+        self._set_mode = False
 
     def start(self) -> str:
         if self._child is not None:
@@ -84,6 +85,7 @@ class EmbeddedCluster:
             self._fail_or_raise(EOFError("it ended while starting"), log)
         self.address = answer.strip()
         # Ray reads the mode when it connects: this process must agree with the nodes.
+        self._set_mode = "RAY_AUTH_MODE" not in os.environ
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         return self.address
 
@@ -115,6 +117,9 @@ class EmbeddedCluster:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
             child.stdout.close()
+        if self._set_mode:
+            os.environ.pop("RAY_AUTH_MODE", None)
+            self._set_mode = False
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = ""
@@ -182,18 +187,17 @@ def _is_of_the_machine(name: str) -> bool:
 
 
 def own_cluster_address() -> str | None:
-    """The address of a Ray this user started on this machine, by Ray's own note of it, if it still runs."""
-    place = os.environ.get("RAY_TMPDIR") or (sys.platform == "linux" and os.environ.get("TMPDIR")) or "/tmp"
-    note = Path(place) / "ray" / "ray_current_cluster"
+    """The address of a Ray this user started on this machine, by Ray's own note of it, if it still answers."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
     try:
         if note.stat().st_uid != os.getuid():
             return None  # somebody else's
         address = note.read_text().strip()
         host, _, port = address.rpartition(":")
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
-    except (OSError, ValueError):  # no note, or one that outlived its Ray
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return address
+    except (OSError, ValueError):
         return None
-    return address
 
 
 def _run(directory: str) -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -16,7 +17,7 @@ from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine import environment
-from roost.engine.connection import answer, job_namespace
+from roost.engine.connection import answer, job_namespace, named
 from roost.engine.discovery import on_node
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import AsyncHost, Host, StartOrder, WhereItIs, is_async
@@ -134,7 +135,8 @@ class RayMembers:
             wanted = environment.runtime_env(configured, setting.python_interpreter_path)
             if wanted:
                 options["runtime_env"] = wanted
-            handle = actor.options(**options).remote(f"{order.name}:{placement.rank}")
+            title = f"{order.name}:{placement.rank}"
+            handle = named(partial(actor.options(**options).remote, title))
             self._handles.append(handle)
             context = WorkerContext(
                 group=order.name,

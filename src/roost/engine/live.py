@@ -26,7 +26,7 @@ from roost.engine.managers import (
     NodeManager,
     WorkerManager,
     current_job,
-    running_jobs,
+    is_running,
 )
 from roost.engine.reservation import Reservation
 from roost.errors import ClusterError, Finding, nearest
@@ -70,7 +70,7 @@ class LiveCluster(Cluster):
         self.owner = True
         self._connection = connect(address, job_namespace(self.job), wanted)
         try:
-            if self.job in running_jobs():
+            if is_running(self.job):
                 raise ClusterError(
                     Finding(
                         code="RE115",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import ray
 
-from roost.engine.connection import NAMESPACE, job_namespace
+from roost.engine.connection import NAMESPACE, job_namespace, named
 from roost.engine.discovery import on_node
 from roost.errors import ClusterError, Finding
 
@@ -48,9 +48,10 @@ class Manager:
     @classmethod
     def start(cls, node_id: str, job: str) -> Any:
         actor = ray.remote(num_cpus=0)(cls)
-        return actor.options(
+        placed = actor.options(
             name=cls.NAME, namespace=job_namespace(job), scheduling_strategy=on_node(node_id)
-        ).remote()
+        )
+        return named(placed.remote)
 
     @classmethod
     def get_proxy(cls, job: str | None = None) -> Any:
@@ -176,6 +177,18 @@ def running_jobs() -> list[str]:
         for entry in named
         if entry["name"] == NodeManager.NAME and entry["namespace"].startswith(prefix)
     )
+
+
+def is_running(job: str) -> bool:
+    """Whether a job of this name runs, as opposed to having just ended."""
+    try:
+        handle = ray.get_actor(NodeManager.NAME, namespace=job_namespace(job))
+        ray.get(handle.get_layout.remote(), timeout=5)
+    except (ValueError, ray.exceptions.RayActorError):
+        return False
+    except ray.exceptions.GetTimeoutError:
+        pass
+    return True
 
 
 def current_job() -> str:
