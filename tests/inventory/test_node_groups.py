@@ -185,6 +185,11 @@ def test_wrong_variables(variables: Any) -> None:
     assert len(codes({"label": "g", "node_ranks": 0, "env_configs": env})) == 1
 
 
+def test_two_values_on_one_node_clash() -> None:
+    env = [{"node_ranks": "0-1", "env_vars": {"A": 1}}, {"node_ranks": "1-2", "env_vars": {"A": 2}}]
+    assert codes({"label": "g", "node_ranks": "all", "env_configs": env}) == ("RI106",)
+
+
 def test_the_same_value_twice_is_no_clash() -> None:
     env = [{"node_ranks": "all", "env_vars": {"A": 1}}, {"node_ranks": 0, "env_vars": {"A": "1"}}]
     assert len(group(env_configs=env).environments) == 2
