@@ -5,17 +5,15 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ray
 
 from roost.engine.embedded import EmbeddedCluster, own_cluster_address
+from roost.engine.signals import own_sigterm
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.inventory import Inventory
 
@@ -80,7 +78,7 @@ def connect(
         target = started.start()
     try:
         _knock(target)
-        with _own_sigterm():
+        with own_sigterm():
             context = ray.init(
                 address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
             )
@@ -107,19 +105,6 @@ def _knock(address: str, within: float = 10.0) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=within).close()
-
-
-@contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Ray would end the program with code 15 at SIGTERM, in place of what the program itself has set."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 def _this_machine(num_nodes: int) -> Inventory:
