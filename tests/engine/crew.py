@@ -46,8 +46,23 @@ class Reporter(roost.Worker):
     def python(self) -> tuple[str, list[str]]:
         return sys.executable, sys.path
 
-    def say(self, text: str) -> None:
-        self.log_info(text)
+    def runtime_env(self) -> dict[str, Any]:
+        import ray
+
+        return {
+            key: value
+            for key, value in ray.get_runtime_context().runtime_env.items()
+            if not key.startswith("_")
+        }
+
+    def imports(self, module: str) -> Any:
+        from importlib import import_module
+
+        return import_module(module).VALUE
+
+    def speaks(self) -> None:
+        self.log_info(f"said in plain words by {self.rank}")
+        print(f"printed plainly by {self.rank}", flush=True)
 
     def echo(self, value: Any) -> tuple[int, Any]:
         return self.rank, value
@@ -136,14 +151,6 @@ class NeverStarts(roost.Worker):
         super().__init__()
         if self.rank == 1:
             threading.Event().wait()
-
-
-class Meddler(roost.Worker):
-    """Changes what it sees, as some libraries do when they are imported."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"
 
 
 class Plain:

@@ -52,7 +52,8 @@ def test_three_managers_are_pinned_to_node_0(cluster: Any) -> None:
 
 def test_the_managers_tell_what_they_know(cluster: Any, group: roost.WorkerGroup) -> None:
     nodes = roost.NodeManager.get_proxy(cluster.job)
-    assert tuple(nodes.get_nodes()) == cluster.nodes
+    assert tuple(info.as_node(rank) for rank, info in enumerate(nodes.get_nodes())) == cluster.nodes
+    assert [info.accelerators.count for info in nodes.get_nodes()] == [4, 4, 4]
     assert nodes.get_master_ip() == cluster.master_addr
     assert nodes.get_master_port() == cluster.master_port
     assert nodes.get_num_gpus_per_node() == 4

@@ -18,8 +18,8 @@ SEARCH_PATHS = frozenset(("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 def needs_new_process(name: str) -> bool:
-    """Whether only a new process can honour the variable."""
-    return name.startswith(("LD_", "PYTHON", "MALLOC_", "DYLD_"))
+    """Whether only a new process can honour the variable. A secret never: Ray shows what it is asked."""
+    return name.startswith(("LD_", "PYTHON", "MALLOC_", "DYLD_")) and not looks_secret(name)
 
 
 def worker_variables(

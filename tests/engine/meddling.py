@@ -1,0 +1,14 @@
+"""A module that changes what its process sees when it is imported, as some libraries do."""
+
+from __future__ import annotations
+
+import os
+
+import roost
+
+if "RANK" in os.environ:  # in a worker only
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"
+
+
+class Meddler(roost.Worker):
+    pass

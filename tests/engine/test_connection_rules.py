@@ -1,0 +1,55 @@
+"""What is checked of a Ray before anything is asked of it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import roost
+from roost.engine.connection import check_version, warn_if_open
+
+
+@pytest.mark.parametrize("version", ["2.49.0", "2.60.0", "3.0.0", "2.100.1", "3.0.0.dev0", "2.49.0rc1"])
+def test_a_ray_that_is_new_enough(version: str) -> None:
+    check_version(version)
+
+
+@pytest.mark.parametrize("version", ["2.48.9", "2.9.0", "1.13.0", "0.8.7"])
+def test_a_ray_that_is_too_old(version: str) -> None:
+    with pytest.raises(roost.ClusterError, match="too old") as caught:
+        check_version(version)
+    assert caught.value.codes == ("RE102",)
+    assert "2.49" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "mode", "warned"),
+    [
+        ("10.0.0.1:6379", None, True),
+        ("10.0.0.1:6379", "disabled", True),
+        ("[fd00::1]:6379", None, True),
+        ("head.example:6379", None, True),
+        ("10.0.0.1:6379", "token", False),
+        ("10.0.0.1:6379", "TOKEN", False),
+        ("127.0.0.1:6379", None, False),
+        ("127.0.0.2:6379", "disabled", False),
+        ("[::1]:6379", None, False),
+        ("localhost:6379", None, False),
+    ],
+)
+def test_an_open_cluster_on_the_network_is_warned_of(
+    address: str,
+    mode: str | None,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if mode is None:
+        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    else:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with caplog.at_level(logging.WARNING):
+        warn_if_open(address)
+    assert ("RW201" in caplog.text) is warned
+    assert ("RAY_AUTH_MODE=token" in caplog.text) is warned
