@@ -20,7 +20,7 @@ from roost.errors import Finding
     [
         ([], "Usage: roost VERB"),
         (["plna"], "Did you mean 'plan'?"),
-        (["fly"], "There are: plan, validate."),
+        (["fly"], "There are: plan, validate, embedded."),
         (["plan"], "Missing argument 'CONFIG'"),
         (["plan", "job.yaml"], "which cluster? Say it with --on 2x8, or with --inventory FILE."),
         (["plan", "job.yaml", "cluster.num_nodes=3"], "--on 3x8"),
