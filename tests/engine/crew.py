@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import roost
@@ -59,6 +60,9 @@ class Reporter(roost.Worker):
         from importlib import import_module
 
         return import_module(module).VALUE
+
+    def stops(self) -> None:
+        breakpoint()
 
     def speaks(self) -> None:
         self.log_info(f"said in plain words by {self.rank}")
@@ -133,10 +137,10 @@ class Overlapping(roost.Worker):
 
 
 class FailsToStart(roost.Worker):
-    def __init__(self, failing: int, error: BaseException) -> None:
+    def __init__(self, failing: int, error: Callable[[], BaseException]) -> None:
         super().__init__()
         if self.rank == failing:
-            raise error
+            raise error()
 
 
 class DiesWhileStarting(roost.Worker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -299,7 +300,7 @@ def test_given_back_when_an_exception_ends_the_job(jobs: Jobs) -> None:
         with roost.Cluster(num_nodes=3, job=job) as cluster:
             cluster.reservation.ensure({0: {0, 1, 2, 3}})
             assert groups_of(job)
-            FailsToStart.create_group(0, OSError("no")).launch(
+            FailsToStart.create_group(0, partial(OSError, "no")).launch(
                 cluster, placement_strategy=roost.FlexiblePlacementStrategy([[0]]), name="failing"
             )
 

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,17 +187,21 @@ def test_scattered_constructor_arguments_must_fit(cluster: roost.Cluster) -> Non
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("no such model"), Picky(3, text="no such model")], ids=["plain", "picky"]
+    ("kind", "error"),
+    [(OSError, partial(OSError, "no such model")), (Picky, partial(Picky, 3, text="no such model"))],
+    ids=["plain", "picky"],
 )
-def test_one_constructor_that_fails_takes_the_group_down(cluster: roost.Cluster, error: Exception) -> None:
+def test_one_constructor_that_fails_takes_the_group_down(
+    cluster: roost.Cluster, kind: type[Exception], error: Callable[[], Exception]
+) -> None:
     strategy = roost.FlexiblePlacementStrategy([[0], [6], [8]])
     with pytest.raises(roost.LaunchError) as caught:
         FailsToStart.create_group(1, error).launch(cluster, placement_strategy=strategy, name="failing")
     text = str(caught.value)
     assert "failing rank 1 (node 1 (127.0.0.2), accelerator 2) could not start" in text
-    assert type(error).__name__ in text
+    assert kind.__name__ in text
     assert "no such model" in text
-    assert type(caught.value.__cause__) is type(error)
+    assert type(caught.value.__cause__) is kind
     assert caught.value.codes == ("RE108",)
     nothing_left(cluster, "failing")
 
@@ -270,7 +275,7 @@ def test_environment_and_interpreter_per_node(
         ],
     }
     cluster = clusters(num_nodes=None, cluster_cfg=section)
-    strategy = roost.FlexiblePlacementStrategy([[0], [4], [8]], node_group_label="mixed")
+    strategy = roost.NodePlacementStrategy([0, 1, 2], node_group_label="mixed")
     with Reporter.create_group().launch(cluster, placement_strategy=strategy, name="mixed") as group:
         names = (
             "GLOO_SOCKET_IFNAME",
@@ -297,13 +302,13 @@ def test_environment_and_interpreter_per_node(
         assert set(envs[1]["env_vars"]) == {"PYTHONPATH", "LD_LIBRARY_PATH"}
         assert envs[2]["py_executable"] == str(wrapper)
         seen = group.environment("CUDA_VISIBLE_DEVICES", "RANK").wait(timeout=60)
-        assert [tuple(rank.values()) for rank in seen] == [("0", "0"), ("0", "1"), ("0", "2")]
+        assert [tuple(rank.values()) for rank in seen] == [("0,1,2,3", str(rank)) for rank in range(3)]
 
 
 def test_shutting_down_the_cluster_ends_its_workers(clusters: Callable[..., roost.Cluster]) -> None:
     cluster = clusters()
     group = Reporter.create_group().launch(
-        cluster, placement_strategy=roost.FlexiblePlacementStrategy([[0], [4]]), name="ending"
+        cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="ending"
     )
     pids = group.pid().wait(timeout=60)
     cluster.shutdown()

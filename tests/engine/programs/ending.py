@@ -1,4 +1,4 @@
-"""A driver with an open cluster that ends as it is told, and never calls shutdown."""
+"""A driver with an open cluster that ends as it is told, when it is told to, and never calls shutdown."""
 
 from __future__ import annotations
 
@@ -61,14 +61,13 @@ def main(job: str, how: str, accelerators: str, notes: str = "") -> None:
             "caught": caught,
         }
     )
+    if how == "in a call":
+        group.never_returns().wait()
+    sys.stdin.readline()
     if how == "exception":
         raise LookupError("the program's own")
     if how == "exit":
         sys.exit(3)
-    if how == "in a call":
-        group.never_returns().wait()
-    if how == "idle":
-        threading.Event().wait()
 
 
 main(*sys.argv[1:])

@@ -35,8 +35,6 @@ def main(how: str, name: str) -> None:
         raise LookupError("the program's own")
     if how == "exit3":
         sys.exit(3)
-    if how == "shutdown":
-        cluster.shutdown()
     if how == "waits in a call":
         group.waits_for("/nowhere").wait()
     if how == "waits":

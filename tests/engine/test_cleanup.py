@@ -1,0 +1,141 @@
+"""When a driver dies, by whatever means, nothing of its job is left, and nobody else notices."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from crew import FailsToStart, Reporter
+from remains import assert_ended, assert_gone, descendants, remains
+from running import Program, eventually, new_job
+
+import roost
+
+pytestmark = pytest.mark.ray
+
+# How each victim waits for its end, and on which of the cluster's twelve accelerators.
+VICTIMS = {
+    "terminated": ("idle", "1,5"),
+    "killed": ("idle", "2,6"),
+    "killed in a call": ("in a call", "3,7"),
+    "killed while starting": ("while starting", "8,9"),
+}
+
+
+@dataclass
+class Victim:
+    job: str
+    program: Program
+    notes: Path
+
+
+@pytest.fixture(scope="module")
+def victims(connected: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Victim]]:
+    """Drivers of jobs, all starting at once."""
+    started = {}
+    for number, (name, (how, devices)) in enumerate(VICTIMS.items()):
+        job, notes = new_job(f"victim{number}"), tmp_path_factory.mktemp("notes")
+        program = Program("ending", job, how, devices, str(notes), env={"RAY_ADDRESS": connected})
+        started[name] = Victim(job, program, notes)
+    yield started
+    for victim in started.values():
+        victim.program.kill()
+
+
+@pytest.fixture(scope="module")
+def neighbour(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
+    """Another job on the same nodes; whatever happens to the victims, it goes on."""
+    strategy = roost.FlexiblePlacementStrategy([[0], [4]])
+    with Reporter.create_group().launch(cluster, placement_strategy=strategy, name="neighbour") as group:
+        yield group
+
+
+@pytest.fixture(autouse=True)
+def untouched(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The neighbour has the same processes after a test as before."""
+    group = request.getfixturevalue("neighbour")
+    pids = group.pid().wait(timeout=60)
+    yield
+    assert group.pid().wait(timeout=60) == pids
+
+
+def written_by_workers(notes: Path) -> tuple[list[int], list[int]]:
+    """Pids and ports that workers note in their constructors."""
+    texts = [note.read_text().split() for note in sorted(notes.iterdir())]
+    return [int(pid) for pid, _ in filter(None, texts)], [int(port) for _, port in filter(None, texts)]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("terminated", signal.SIGTERM),
+        ("killed", signal.SIGKILL),
+        ("killed in a call", signal.SIGKILL),
+        ("killed while starting", signal.SIGKILL),
+    ],
+)
+def test_nothing_is_left(victims: dict[str, Victim], name: str, number: int) -> None:
+    victim = victims[name]
+    said = victim.program.answer(within=120)
+    pids, ports = said["pids"], said["ports"]
+    if name == "killed while starting":
+        eventually(lambda: len(written_by_workers(victim.notes)[0]) == 2, 60, "both constructors are reached")
+        own_pids, own_ports = written_by_workers(victim.notes)
+        pids, ports = pids + own_pids, ports + own_ports
+    there = remains(victim.job, pids, ports)
+    assert {text.split()[0] for text in there} == {"actor", "placement", "process", "port"}
+    victim.program.signal(number)
+    assert victim.program.end() == -number
+    assert_gone(victim.job, pids, ports)
+
+
+def test_shutdown_twice(clusters: Callable[..., Any]) -> None:
+    made = clusters()
+    strategy = roost.FlexiblePlacementStrategy([[10]])
+    group = Reporter.create_group().launch(made, placement_strategy=strategy)
+    pids = group.pid().wait(timeout=60)
+    group.shutdown()
+    group.shutdown()
+    made.shutdown()
+    made.shutdown()
+    group.shutdown()
+    assert_gone(made.job, pids, [made.master_port])
+    assert ray.is_initialized()  # the test's own connection
+
+
+def test_shutdown_after_a_failed_start(clusters: Callable[..., Any]) -> None:
+    made = clusters()
+    strategy = roost.FlexiblePlacementStrategy([[10], [11]])
+    with pytest.raises(roost.LaunchError, match="OSError: no"):
+        FailsToStart.create_group(1, partial(OSError, "no")).launch(made, placement_strategy=strategy)
+    made.shutdown()
+    made.shutdown()
+    assert_gone(made.job, [], [made.master_port])
+
+
+def test_an_embedded_ray_ends_with_its_killed_driver() -> None:
+    with tempfile.TemporaryDirectory(prefix="re-") as place:
+        env = {
+            "RAY_ADDRESS": None,
+            "ROOST_EMBEDDED": "1x2",
+            "NODES": "1",
+            "RAY_TMPDIR": place,
+            "TMPDIR": place,
+        }
+        driver = Program("ending", new_job(), "in a call", "0,1", env=env)
+        try:
+            said = driver.answer(within=120)
+            processes = descendants(driver.process.pid)
+            assert {process.pid for process in processes} >= set(said["pids"][1:])
+            assert any("roost.engine.embedded" in process.cmdline() for process in processes)
+        finally:
+            driver.kill()
+        assert_ended(processes)
+        eventually(lambda: not list(Path(place).iterdir()), 15, "its directory is gone")

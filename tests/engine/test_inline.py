@@ -1,0 +1,132 @@
+"""The same program in one process, without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from crew import FailsToStart, Overlapping, Picky, Reporter
+from running import Program
+
+import roost
+
+
+@pytest.fixture
+def cluster() -> Iterator[roost.Cluster]:
+    with roost.Cluster(num_nodes=2, inline="2x4") as made:
+        yield made
+
+
+@pytest.fixture
+def group(cluster: roost.Cluster) -> roost.WorkerGroup:
+    strategy = roost.FlexiblePlacementStrategy([[0, 1], [2], [5]])
+    return Reporter.create_group("note").launch(cluster, placement_strategy=strategy, name="inline")
+
+
+def test_calls_work_the_same(group: roost.WorkerGroup) -> None:
+    assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1), (2, 1)]
+    assert group.execute_on(2, 0).echo(roost.scatter("ab")).wait() == [(2, "a"), (0, "b")]
+    assert group[1:].echo(1).wait() == [(1, 1), (2, 1)]
+    assert list(group.echo(1).as_completed()) == [(0, (0, 1)), (1, (1, 1)), (2, (2, 1))]
+    assert len(group.echo(1).durations()) == 3
+    assert group.echo(1).done
+
+    async def awaited() -> Any:
+        return await group.echo(2)
+
+    assert asyncio.run(awaited()) == [(0, 2), (1, 2), (2, 2)]
+    with pytest.raises(AttributeError, match="did you mean 'echo'"):
+        group.ecko(1)
+    with pytest.raises(roost.WorkerError, match="its ranks are 0-2"):
+        group.execute_on(3)
+
+
+def test_every_rank_sees_its_own_environment_and_the_programs_is_restored(group: roost.WorkerGroup) -> None:
+    before = dict(os.environ)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES")
+    seen = [tuple(rank.values()) for rank in group.environment(*names).wait()]
+    assert seen == [("0", "3", "0", "0", "0,1"), ("1", "3", "1", "0", "2"), ("2", "3", "0", "1", "1")]
+    assert dict(os.environ) == before
+    told = group.identity().wait()
+    assert [one["placement"] for one in told] == group.placements
+    assert [one["rank_in_constructor"] for one in told] == [0, 1, 2]
+
+
+def test_it_runs_in_this_process_where_a_breakpoint_stops(
+    group: roost.WorkerGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pitfall: no way to set a breakpoint."""
+    stops: list[str | None] = []
+    monkeypatch.setattr("sys.breakpointhook", lambda: stops.append(os.environ.get("RANK")))
+    assert group.pid().wait() == [os.getpid()] * 3
+    group.stops().wait()
+    assert stops == ["0", "1", "2"]
+
+
+def test_errors_are_of_the_same_types(group: roost.WorkerGroup) -> None:
+    before = dict(os.environ)
+    result = group.raises(KeyError("missing"), 1, 2)
+    with pytest.raises(KeyError) as caught:
+        result.wait()
+    assert isinstance(caught.value, roost.WorkerRaised)
+    assert caught.value.rank == 1
+    assert "inline rank 1 (node 0, accelerator 2) raised in raises: KeyError: 'missing'" in str(caught.value)
+    assert "1 other ranks failed too" in str(caught.value)
+    assert "raise error" in str(caught.value)
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(Picky):
+        group.raise_picky().wait()
+    assert dict(os.environ) == before
+    assert len(group.echo(0).wait()) == 3
+
+
+def test_a_constructor_that_fails(cluster: roost.Cluster) -> None:
+    with pytest.raises(
+        roost.LaunchError, match=r"failing rank 1 \(node 0, accelerator 1\) could not start"
+    ) as caught:
+        FailsToStart.create_group(1, ZeroDivisionError).launch(
+            cluster, placement_strategy=roost.PackedPlacementStrategy(0, 1), name="failing"
+        )
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    Reporter.create_group().launch(
+        cluster, placement_strategy=roost.PackedPlacementStrategy(0, 1), name="failing"
+    )
+
+
+def test_async_methods_run_to_their_end(cluster: roost.Cluster) -> None:
+    group = Overlapping.create_group().launch(
+        cluster, placement_strategy=roost.NodePlacementStrategy([0]), name="async"
+    )
+    assert group.second().wait() == ["second"]
+
+    async def inside_a_loop() -> Any:
+        return await group.second()
+
+    assert asyncio.run(inside_a_loop()) == ["second"]
+
+
+def test_attaching_and_names(cluster: roost.Cluster, group: roost.WorkerGroup) -> None:
+    again = roost.Cluster(inline=True)
+    assert again.nodes == cluster.nodes
+    assert roost.WorkerGroup.attach("inline", again).echo(1).wait() == group.echo(1).wait()
+    with pytest.raises(roost.ClusterError, match="did you mean 'inline'"):
+        roost.WorkerGroup.attach("inlin", again)
+    with pytest.raises(roost.ClusterError, match="already running"):
+        Reporter.create_group().launch(
+            cluster, placement_strategy=roost.NodePlacementStrategy([0]), name="inline"
+        )
+    cluster.shutdown()
+    cluster.shutdown()
+    with pytest.raises(roost.RoostError, match="shut down"):
+        group.echo(1)
+    with pytest.raises(roost.ClusterError, match="no job is running"):
+        roost.Cluster(inline=True)
+
+
+def test_the_program_runs_without_ray() -> None:
+    program = Program("inline_without_ray", env={"ROOST_INLINE": "1x4"})
+    assert program.answer() == {"answers": [[0, "a"], [1, "b"], [2, "c"], [3, "d"]], "ray": None}
+    assert program.end() == 0
