@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import ray
+from casualties import NeverConstructed
 from crew import FailsToStart, Reporter
 from remains import assert_ended, assert_gone, descendants, remains
 from running import Program, eventually, new_job
@@ -66,10 +68,15 @@ def untouched(request: pytest.FixtureRequest) -> Iterator[None]:
     assert group.pid().wait(timeout=60) == pids
 
 
-def written_by_workers(notes: Path) -> tuple[list[int], list[int]]:
-    """Pids and ports that workers note in their constructors."""
-    texts = [note.read_text().split() for note in sorted(notes.iterdir())]
-    return [int(pid) for pid, _ in filter(None, texts)], [int(port) for _, port in filter(None, texts)]
+def noted(notes: Path, workers: int) -> tuple[list[int], list[int]]:
+    """Pids and ports that workers note in their constructors, once all have."""
+
+    def complete() -> list[list[str]]:
+        texts = [text for note in notes.iterdir() if (text := note.read_text().split())]
+        return texts if len(texts) == workers else []
+
+    texts = eventually(complete, 60, "all constructors are reached")
+    return [int(pid) for pid, _ in texts], [int(port) for _, port in texts]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +93,7 @@ def test_nothing_is_left(victims: dict[str, Victim], name: str, number: int) -> 
     said = victim.program.answer(within=120)
     pids, ports = said["pids"], said["ports"]
     if name == "killed while starting":
-        eventually(lambda: len(written_by_workers(victim.notes)[0]) == 2, 60, "both constructors are reached")
-        own_pids, own_ports = written_by_workers(victim.notes)
+        own_pids, own_ports = noted(victim.notes, 2)
         pids, ports = pids + own_pids, ports + own_ports
     there = remains(victim.job, pids, ports)
     assert {text.split()[0] for text in there} == {"actor", "placement", "process", "port"}
@@ -96,28 +102,32 @@ def test_nothing_is_left(victims: dict[str, Victim], name: str, number: int) -> 
     assert_gone(victim.job, pids, ports)
 
 
-def test_shutdown_twice(clusters: Callable[..., Any]) -> None:
+def test_shutdown_twice_and_after_a_failed_start(clusters: Callable[..., Any]) -> None:
     made = clusters()
-    strategy = roost.FlexiblePlacementStrategy([[10]])
-    group = Reporter.create_group().launch(made, placement_strategy=strategy)
+    group = Reporter.create_group().launch(made, roost.FlexiblePlacementStrategy([[10]]))
     pids = group.pid().wait(timeout=60)
-    group.shutdown()
-    group.shutdown()
-    made.shutdown()
-    made.shutdown()
-    group.shutdown()
+    with pytest.raises(roost.LaunchError, match="OSError: no"):
+        FailsToStart.create_group(1, partial(OSError, "no")).launch(
+            made, roost.FlexiblePlacementStrategy([[10], [11]])
+        )
+    assert group.pid().wait(timeout=60) == pids
+    for thing in (group, group, made, made, group):
+        thing.shutdown()
     assert_gone(made.job, pids, [made.master_port])
     assert ray.is_initialized()  # the test's own connection
 
 
-def test_shutdown_after_a_failed_start(clusters: Callable[..., Any]) -> None:
+def test_shutdown_while_another_thread_launches(clusters: Callable[..., Any], tmp_path: Path) -> None:
+    """Workers without accelerators, so that no reservation takes them along."""
     made = clusters()
-    strategy = roost.FlexiblePlacementStrategy([[10], [11]])
-    with pytest.raises(roost.LaunchError, match="OSError: no"):
-        FailsToStart.create_group(1, partial(OSError, "no")).launch(made, placement_strategy=strategy)
-    made.shutdown()
-    made.shutdown()
-    assert_gone(made.job, [], [made.master_port])
+    launcher = NeverConstructed.create_group(str(tmp_path))
+    with ThreadPoolExecutor(1) as threads:
+        launch = threads.submit(launcher.launch, made, roost.NodePlacementStrategy([1, 1]))
+        pids, ports = noted(tmp_path, 2)
+        made.shutdown()
+        with pytest.raises(roost.LaunchError, match="NeverConstructed rank 0"):
+            launch.result(timeout=30)
+    assert_gone(made.job, pids, ports)
 
 
 def test_an_embedded_ray_ends_with_its_killed_driver() -> None:

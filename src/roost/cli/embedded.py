@@ -21,10 +21,10 @@ def command(shape: str, as_json: bool) -> int:
     """
     from roost.engine.embedded import embedded
 
-    ended = threading.Event()
+    nodes, ended = embedded(shape), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with embedded(shape) as address:
+    with nodes as address:
         if as_json:
             emit_json({"format_version": FORMAT_VERSION, "address": address})
         else:

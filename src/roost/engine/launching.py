@@ -42,11 +42,14 @@ def start_members(cluster: LiveCluster, order: LaunchOrder) -> RayMembers:
     leader = cluster.node(order.placements[0].cluster_node_rank)
     port = answer(leader.agent.lease_ports.remote(1), f"leasing a port for {order.name!r}")[0]
     members = RayMembers(order.name, order.placements, cluster.nodes, leader.facts.ip, port, leader.agent)
+    cluster.starting.append(members)
     try:
         members.start(cluster, order)
     except BaseException:
         members.stop()
         raise
+    finally:
+        cluster.starting.remove(members)
     return members
 
 

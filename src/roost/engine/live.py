@@ -49,6 +49,7 @@ class LiveCluster(Cluster):
         inline: bool | str | None = None,
     ) -> None:
         self._groups: dict[str, WorkerGroup] = {}
+        self.starting: list[RayMembers] = []
         self._managers: dict[type[Manager], Any] = {}
         self._agents: dict[str, Any] = {}
         self._actors: list[Any] = []
@@ -168,15 +169,21 @@ class LiveCluster(Cluster):
         group = WorkerGroup(order.name, order.placements, order.methods, members, owned=True)
         group._on_shutdown = lambda: self._forget(order.name)
         self._groups[order.name] = group
-        answer(
-            [
-                self._managers[WorkerManager].register_group.remote(order.name, members.description(order)),
-                self._managers[CollectiveManager].register.remote(
-                    order.name, members.master_addr, members.master_port, len(order.placements)
-                ),
-            ],
-            "registering the group",
-        )
+        try:
+            answer(
+                [
+                    self._managers[WorkerManager].register_group.remote(
+                        order.name, members.description(order)
+                    ),
+                    self._managers[CollectiveManager].register.remote(
+                        order.name, members.master_addr, members.master_port, len(order.placements)
+                    ),
+                ],
+                "registering the group",
+            )
+        except BaseException:
+            group.shutdown()
+            raise
         return group
 
     def _forget(self, name: str) -> None:
@@ -254,6 +261,8 @@ class LiveCluster(Cluster):
         self._open = False
         try:
             if ray.is_initialized():
+                for members in list(self.starting):  # another thread launches: it will be told
+                    members.stop()
                 for group in list(self._groups.values()):
                     group.shutdown()
                 if self.owner:

@@ -22,7 +22,7 @@ def main(shape: str) -> None:
     with roost.embedded(shape) as address, roost.Cluster(num_nodes=2, address=address, timeout=60) as cluster:
         # The position at which a node was started outlives a restart; its id does not.
         started = {node["NodeID"]: node["Labels"]["roost-index"] for node in ray.nodes()}
-        strategy = roost.FlexiblePlacementStrategy([[1], [2], [3], [0]])
+        strategy = roost.FlexiblePlacementStrategy([[1], [2]])
         group = Finder.create_group().launch(cluster, placement_strategy=strategy)
         seats = [(started[node], told, devices) for node, told, devices in group.found().wait(timeout=60)]
         say({"seats": seats, "ids": sorted(started)})
