@@ -56,6 +56,14 @@ class Reporter(roost.Worker):
             if not key.startswith("_")
         }
 
+    def node_id(self) -> str:
+        import ray
+
+        return ray.get_runtime_context().get_node_id()
+
+    def whole_environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
     def imports(self, module: str) -> Any:
         from importlib import import_module
 
@@ -107,6 +115,50 @@ class Reporter(roost.Worker):
             server.listen()
             with socket.create_connection(server.getsockname()[:2], timeout=5):
                 return str(server.getsockname())
+
+    def accepts_one(self) -> str:
+        """Listens where the group was told to meet, until somebody comes; says who."""
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+            server.listen()
+            server.settimeout(30)
+            connection, peer = server.accept()
+            with connection:
+                connection.sendall(f"rank {self.rank}".encode())
+            return str(peer[0])
+
+    def meets(self) -> str:
+        """Goes where the group was told to meet; says who is there."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+                with socket.create_connection(where, timeout=30) as client:
+                    return client.recv(64).decode()
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def own_addresses(self) -> list[str]:
+        import psutil
+
+        return [
+            entry.address
+            for entries in psutil.net_if_addrs().values()
+            for entry in entries
+            if entry.family == socket.AF_INET and not entry.address.startswith("127.")
+        ]
+
+    def can_take_port(self, port: int) -> bool:
+        """Whether nobody holds the port on this host."""
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                return False
+        return True
 
     def attaches(self) -> tuple[str, int, str]:
         """What `Cluster()` sees from inside a worker."""

@@ -1,11 +1,7 @@
-"""Hosts with addresses of their own on one machine: network namespaces, joined by a bridge, a Ray node in each.
-
-Nothing is made outside the namespaces, whose names carry this process's number.
-"""
+"""Hosts with addresses of their own on this machine: network namespaces joined by a bridge."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import signal
@@ -13,132 +9,133 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from running import eventually
+import psutil
+import pytest
+from running import module_path
 
-RAY = str(Path(sys.executable).with_name("ray"))
-PORT = 6379
-_numbers = itertools.count()
-SETTINGS = {
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_raylet_start_wait_time_s": "120",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-}
+# The first has the head. As text 10.77.0.10 comes before 10.77.0.9, and 10.77.0.200 between them.
+ADDRESSES = ("10.77.0.200", "10.77.0.9", "10.77.0.10")
+HEAD_PORT = 6399
 
 
-def run(*command: str, within: float = 90.0, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=within, env={**os.environ, **SETTINGS, **(env or {})}
-    )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+def ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        pytest.fail(f"`ip {' '.join(arguments)}` failed, which needs root: {done.stderr.strip()}")
 
 
-@dataclass
 class Hosts:
-    """`with Hosts({"head": "10.77.0.9", ...}) as hosts:`; the first is the head."""
+    """Three hosts that can run commands, and a Ray over them."""
 
-    addresses: dict[str, str]
-    gpus: int = 2
-    variables: dict[str, dict[str, str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        if shutil.which("ip") is None:
+            pytest.fail("these tests need the `ip` command: apt-get install iproute2")
+        self.tag = f"{os.getpid() % 100_000}"
+        self.bridge = f"rb{self.tag}"
+        self.names = [f"roost{self.tag}-{number}" for number in range(len(ADDRESSES))]
+        # Unix socket paths are short, so these lie directly in the temporary directory.
+        self.directories = [tempfile.mkdtemp(prefix="rn-") for _ in ADDRESSES]
+        self._started: list[subprocess.Popen[bytes]] = []
 
-    def __post_init__(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="rh-"))
-        self._prefix = f"roost-{os.getpid()}-{next(_numbers)}"
-        self._switch = self.namespace("switch")
+    def create(self) -> None:
+        ip("link", "add", self.bridge, "type", "bridge")
+        ip("link", "set", self.bridge, "up")
+        for number, (name, address) in enumerate(zip(self.names, ADDRESSES, strict=True)):
+            ip("netns", "add", name)
+            outer = f"rv{self.tag}{number}"
+            ip("link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", outer, "master", self.bridge, "up")
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
 
-    def namespace(self, name: str) -> str:
-        return f"{self._prefix}-{name}"
+    def inside(self, number: int) -> list[str]:
+        """What to put before a command to run it on a host."""
+        return ["ip", "netns", "exec", self.names[number]]
 
-    @property
-    def head(self) -> str:
-        return next(iter(self.addresses))
+    def environment(self, number: int, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "ROOST_"))}
+        return {
+            **kept,
+            "PYTHONPATH": module_path(),
+            "RAY_TMPDIR": self.directories[number],
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_raylet_start_wait_time_s": "120",
+            **more,
+        }
 
     @property
     def address(self) -> str:
-        return f"{self.addresses[self.head]}:{PORT}"
+        return f"{ADDRESSES[0]}:{HEAD_PORT}"
 
-    def __enter__(self) -> Hosts:
-        try:
-            self._connect()
-            for name in self.addresses:
-                self._start_ray(name)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def _connect(self) -> None:
-        run("ip", "netns", "add", self._switch)
-        switch = ("ip", "-n", self._switch)
-        run(*switch, "link", "add", "bridge", "type", "bridge")
-        run(*switch, "link", "set", "bridge", "up")
-        for number, (name, address) in enumerate(self.addresses.items()):
-            host = self.namespace(name)
-            run("ip", "netns", "add", host)
-            run(
-                "ip",
-                "-n",
-                host,
-                "link",
-                "add",
-                "eth0",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"p{number}",
-                "netns",
-                self._switch,
-            )
-            run(*switch, "link", "set", f"p{number}", "master", "bridge", "up")
-            run("ip", "-n", host, "link", "set", "lo", "up")
-            run("ip", "-n", host, "addr", "add", f"{address}/24", "dev", "eth0")
-            run("ip", "-n", host, "link", "set", "eth0", "up")
-
-    def _start_ray(self, name: str) -> None:
-        directory = self._directory / name  # each host its own files, as on real machines
-        directory.mkdir()
-        role = (
-            ["--head", f"--port={PORT}", "--include-dashboard=false"]
-            if name == self.head
-            else [f"--address={self.address}"]
+    def start_ray(self, number: int, *arguments: str, **environ: str) -> None:
+        """A node of Ray on that host; the first host has the head. It ends with `stop_ray`."""
+        place = (
+            ["--head", f"--port={HEAD_PORT}", "--include-dashboard=false", "--dashboard-agent-listen-port=0"]
+            if number == 0
+            else [f"--address={self.address}", "--dashboard-agent-listen-port=0"]
         )
-        options = [
-            f"--node-ip-address={self.addresses[name]}",
-            "--num-cpus=2",
-            f"--num-gpus={self.gpus}",
-            "--disable-usage-stats",
-        ]
-        run(*self.on(name), RAY, "start", *role, *options, env=self.variables.get(name))
+        log = Path(self.directories[number]) / "start.log"
+        with log.open("wb") as output:
+            self._started.append(
+                subprocess.Popen(
+                    [
+                        *self.inside(number),
+                        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+                        f"--node-ip-address={ADDRESSES[number]}",
+                        *place,
+                        *("--num-cpus=2", *arguments),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self.environment(number, **environ),
+                    start_new_session=True,
+                )
+            )
+        self._until_started(log)
 
-    def on(self, name: str) -> list[str]:
-        """What stands before a command that is to run on this host: its network, and its own /tmp/ray."""
-        own = f'mkdir -p /tmp/ray && mount --bind {self._directory / name} /tmp/ray && exec "$@"'
-        return ["ip", "netns", "exec", self.namespace(name), "unshare", "-m", "sh", "-c", own, "sh"]
+    def _until_started(self, log: Path) -> None:
+        deadline = time.monotonic() + 120
+        while "Ray runtime started" not in (text := log.read_text()):
+            if self._started[-1].poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"Ray did not start on a host:\n{text}")
+            time.sleep(0.1)
 
-    def close(self) -> None:
-        names = [self.namespace(name) for name in self.addresses]
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in [pid for name in names for pid in _pids(name)]:
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    continue
-            deadline = time.monotonic() + 5
-            while time.monotonic() < deadline and any(_pids(name) for name in names):
-                time.sleep(0.05)
-        eventually(lambda: not any(_pids(name) for name in names), 10, "the hosts' processes end")
-        for name in [*names, self._switch]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs on the hosts."""
+        found = []
+        for name in self.names:
+            told = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
+            found += [psutil.Process(int(pid)) for pid in told.stdout.split() if psutil.pid_exists(int(pid))]
+        return found
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def stop_ray(self) -> None:
+        for process in self._started:
+            process.send_signal(signal.SIGTERM)
+        for process in self._started:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._started.clear()
+        left = self.processes()
+        for process in left:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(left, 10)
 
-
-def _pids(namespace: str) -> list[int]:
-    found = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
-    return [int(pid) for pid in found.stdout.split()]
+    def remove(self) -> None:
+        self.stop_ray()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+        for number in range(len(self.names)):
+            subprocess.run(["ip", "link", "delete", f"rv{self.tag}{number}"], capture_output=True)
+        subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True)
+        for directory in self.directories:
+            shutil.rmtree(directory, ignore_errors=True)

@@ -1,86 +1,112 @@
-"""On hosts with addresses of their own: order, addresses and ports are those of the right host."""
+"""Three hosts with addresses of their own: order, addresses and ports."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from hosts import SETTINGS, Hosts
+from hosts import ADDRESSES, Hosts
 from running import Program
 
 pytestmark = [pytest.mark.ray, pytest.mark.netns]
 
-HEAD, SECOND, THIRD = "10.77.0.9", "10.77.0.10", "10.77.0.2"  # as text, .10 would come before .2
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Hosts]:
+    made = Hosts()
+    try:
+        made.create()
+        yield made
+    finally:
+        made.remove()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _able() -> None:
-    missing = "root" if os.geteuid() else "" if shutil.which("ip") else "the `ip` command (package iproute2)"
-    if missing and os.environ.get("CI") != "true":
-        pytest.skip(f"hosts of their own need {missing}")
-    assert not missing, f"hosts of their own need {missing}"
+def drive(hosts: Hosts, nodes: int, timeout: float = 60) -> tuple[dict[str, Any], str]:
+    """Run the job on the head's host."""
+    environ: dict[str, str | None] = {**hosts.environment(0), "RAY_ADDRESS": hosts.address}
+    program = Program("on_hosts", str(nodes), str(timeout), env=environ, prefix=hosts.inside(0))
+    try:
+        said = program.answer(120)
+        assert program.end(60) == 0
+    finally:
+        program.kill()
+    return said, program.output
+
+
+Runs = dict[str, tuple[dict[str, Any], str]]
 
 
 @pytest.fixture(scope="module")
-def hosts(_able: None) -> Iterator[Hosts]:
-    with Hosts({"head": HEAD, "second": SECOND, "third": THIRD}) as made:
-        yield made
+def runs(hosts: Hosts) -> Runs:
+    """What the job says with no declared ranks, with a node missing, and with ranks declared."""
+    found: Runs = {}
+    hosts.start_ray(0, "--num-gpus=2")
+    hosts.start_ray(2, "--num-gpus=2")  # before the second
+    hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
+    found["natural"] = drive(hosts, 3)
+    found["missing"] = drive(hosts, 4, timeout=1)
+    hosts.stop_ray()
+    for number, rank in enumerate("210"):
+        hosts.start_ray(number, "--num-gpus=2", ROOST_NODE_RANK=rank)
+    found["declared"] = drive(hosts, 3)
+    hosts.stop_ray()
+    return found
 
 
-@pytest.fixture
-def driver() -> Iterator[Callable[..., Program]]:
-    started: list[Program] = []
-
-    def start(hosts: Hosts, num_nodes: int = 3, timeout: float = 60) -> Program:
-        env = {**SETTINGS, "RAY_ADDRESS": hosts.address, "ROOST_JOB": None}
-        program = Program("on_hosts", str(num_nodes), str(timeout), env=env, prefix=hosts.on("head"))
-        started.append(program)
-        return program
-
-    yield start
-    for program in started:
-        program.kill()
+def test_the_head_is_first_and_the_rest_by_address_as_numbers(runs: Runs) -> None:
+    """Pitfall: IPs sort as strings."""
+    said, _ = runs["natural"]
+    assert said["nodes"] == ["10.77.0.200", "10.77.0.9", "10.77.0.10"]
+    assert said["nodes"][1:] != sorted(said["nodes"][1:])
+    assert said["accelerators"] == [2, 2, 2]
+    assert said["master"][0] == "10.77.0.200"
 
 
-def test_order_addresses_and_ports(hosts: Hosts, driver: Callable[..., Program]) -> None:
-    """Pitfall: addresses sorted as text, and the port of a group looked for on the wrong host."""
-    program = driver(hosts)
-    layout, told, peers, managers = (program.answer() for _ in range(4))
-    assert program.end() == 0
-    assert layout == {"nodes": [HEAD, THIRD, SECOND], "master": HEAD}
-    assert [worker["ip"] for worker in told] == [THIRD, THIRD, SECOND, SECOND]
-    assert {worker["MASTER_ADDR"] for worker in told} == {THIRD}
-    assert len({worker["MASTER_PORT"] for worker in told}) == 1
-    assert [worker["CLUSTER_NODE_RANK"] for worker in told] == ["1", "1", "2", "2"]
-    assert [worker["NODE_RANK"] for worker in told] == ["0", "0", "1", "1"]
-    assert [worker["CUDA_VISIBLE_DEVICES"] for worker in told] == ["0", "1", "0", "1"]
-    assert peers == [THIRD] * 3  # reached from the same host and from the other one
-    assert managers == [HEAD] * 3
-    assert "warning[RW201]" in program.output
-    assert "RAY_AUTH_MODE=token" in program.output
+def test_ranks_run_on_the_hosts_of_their_nodes(runs: Runs) -> None:
+    said, _ = runs["natural"]
+    assert said["own addresses"] == [["10.77.0.9"], ["10.77.0.9"], ["10.77.0.10"]]
+    assert [rank["CLUSTER_NODE_RANK"] for rank in said["seen"]] == ["1", "1", "2"]
 
 
-def test_missing_nodes_are_named_with_the_command_to_run(
-    hosts: Hosts, driver: Callable[..., Program]
-) -> None:
-    program = driver(hosts, num_nodes=4, timeout=2)
-    assert program.end() == 1
-    assert "error[RE104]: 3 of 4 nodes are here after 2 s" in program.output
-    for address in (HEAD, SECOND, THIRD):
-        assert address in program.output
-    assert f"ray start --address={hosts.address}" in program.output
+def test_accelerators_of_a_masked_node_keep_their_names(runs: Runs) -> None:
+    said, _ = runs["natural"]
+    assert [rank["CUDA_VISIBLE_DEVICES"] for rank in said["seen"]] == ["6", "7", "0"]
 
 
-def test_declared_ranks_decide_the_order(driver: Callable[..., Program]) -> None:
-    names = {"head": HEAD, "second": SECOND, "third": THIRD}
-    ranks = {"head": "2", "second": "0", "third": "1"}
-    with Hosts(names, variables={name: {"ROOST_NODE_RANK": rank} for name, rank in ranks.items()}) as hosts:
-        program = driver(hosts)
-        layout, told, peers, managers = (program.answer() for _ in range(4))
-        assert program.end() == 0
-    assert layout == {"nodes": [SECOND, THIRD, HEAD], "master": SECOND}
-    assert [worker["ip"] for worker in told] == [THIRD, THIRD, HEAD, HEAD]
-    assert peers == [THIRD] * 3
-    assert managers == [SECOND] * 3  # node 0, which is not the head here
+def test_the_group_meets_at_the_host_of_its_rank_0(runs: Runs) -> None:
+    said, _ = runs["natural"]
+    assert {rank["MASTER_ADDR"] for rank in said["seen"]} == {"10.77.0.9"}
+    assert said["met"] == [["rank 0"], ["10.77.0.10"]]
+
+
+def test_the_port_is_held_on_that_host_and_no_other(runs: Runs) -> None:
+    said, _ = runs["natural"]
+    assert said["held where"] == [False, False, True]
+
+
+def test_a_network_without_authentication_is_warned_of(runs: Runs) -> None:
+    _, output = runs["natural"]
+    assert "RW201" in output
+    assert "Ray at 10.77.0.200:6399 takes commands from anyone who can reach it" in output
+    assert "RAY_AUTH_MODE=token" in output
+
+
+def test_declared_ranks_turn_the_order_around(runs: Runs) -> None:
+    said, _ = runs["declared"]
+    assert said["nodes"] == ["10.77.0.10", "10.77.0.9", "10.77.0.200"]
+    assert said["master"][0] == "10.77.0.10"
+    assert said["own addresses"] == [["10.77.0.9"], ["10.77.0.9"], ["10.77.0.200"]]
+    assert {rank["MASTER_ADDR"] for rank in said["seen"]} == {"10.77.0.9"}
+
+
+def test_a_missing_host_is_refused_with_the_names_of_the_others(runs: Runs) -> None:
+    """Pitfall: waiting for nodes with no deadline and no diagnosis."""
+    said, output = runs["missing"]
+    assert said["codes"] == ["RE104"]
+    assert "3 of 4 nodes are here after 1 s" in said["error"]
+    for address in ADDRESSES:
+        assert f"({address})" in said["error"]
+    assert "ray start --address=10.77.0.200:6399" in said["error"]
+    assert "on each of the 1 missing" in said["error"]
+    assert "waiting for nodes, 3 of 4 are here" in output

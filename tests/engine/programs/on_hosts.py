@@ -1,58 +1,37 @@
-"""Runs on the head of the test hosts: what the cluster and its workers are told, and whether it is true."""
+"""A job over several hosts: says where everything is, and meets over the leased port."""
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
-from typing import Any
 
-import ray
+from crew import Reporter
 from saying import say
 
 import roost
 
 
-class Member(roost.Worker):
-    def told(self) -> dict[str, Any]:
-        names = (
-            "RANK",
-            "NODE_RANK",
-            "CLUSTER_NODE_RANK",
-            "MASTER_ADDR",
-            "MASTER_PORT",
-            "CUDA_VISIBLE_DEVICES",
-        )
-        return {**{name: os.environ[name] for name in names}, "ip": ray.util.get_node_ip_address()}
-
-    def listen(self) -> int:
-        """Rank 0 serves on the leased port, as a rendezvous would."""
-        self.server = socket.socket()
-        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.server.bind(("", int(os.environ["MASTER_PORT"])))
-        self.server.listen()
-        return int(self.server.getsockname()[1])
-
-    def connect(self) -> str:
-        with socket.create_connection(
-            (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 20
-        ) as line:
-            return str(line.getpeername()[0])
+def main(nodes: str, timeout: str) -> None:
+    try:
+        cluster = roost.Cluster(num_nodes=int(nodes), job="hosts", timeout=float(timeout))
+    except roost.ClusterError as error:
+        say({"error": str(error), "codes": error.codes})
+        return
+    with cluster:
+        names = ("MASTER_ADDR", "MASTER_PORT", "CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES")
+        said = {
+            "nodes": [node.ip for node in cluster.nodes],
+            "accelerators": [node.accelerators.count for node in cluster.nodes],
+            "master": [cluster.master_addr, cluster.master_port],
+        }
+        # Rank 0 is not on the master node: the group meets at its own first host.
+        strategy = roost.FlexiblePlacementStrategy([[2], [3], [4]])
+        with Reporter.create_group().launch(cluster, placement_strategy=strategy, name="meeting") as group:
+            said["seen"] = group.environment(*names).wait(timeout=60)
+            said["own addresses"] = group.own_addresses().wait(timeout=60)
+            leader = group.execute_on(0).accepts_one()
+            said["met"] = [group.execute_on(2).meets().wait(timeout=60), leader.wait(timeout=60)]
+            said["held where"] = group.can_take_port(group._members.master_port).wait(timeout=60)
+        say(said)
 
 
-def main() -> None:
-    cluster = roost.Cluster(num_nodes=int(sys.argv[1]), timeout=float(sys.argv[2]))
-    say({"nodes": [node.ip for node in cluster.nodes], "master": cluster.master_addr})
-    group = Member.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 5), name="member")
-    say(group.told().wait(timeout=60))
-    group.execute_on(0).listen().wait(timeout=60)
-    say(group.execute_on(1, 2, 3).connect().wait(timeout=60))
-    names = ("NodeManager", "WorkerManager", "CollectiveManager")
-    managers = [ray.get_actor(name, namespace=f"roost.{cluster.job}") for name in names]
-    address = [manager.__ray_call__.remote(lambda _: ray.util.get_node_ip_address()) for manager in managers]
-    say(ray.get(address, timeout=60))
-    cluster.shutdown()
-
-
-if __name__ == "__main__":
-    main()
+main(*sys.argv[1:])
