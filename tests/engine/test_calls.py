@@ -122,6 +122,17 @@ def test_durations_per_rank(group: roost.WorkerGroup, tmp_path: Path) -> None:
     assert all(seconds >= 0 for seconds in durations)
 
 
+def test_waiting_polls_nothing(group: roost.WorkerGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfall: results polled every 100 ms."""
+
+    def refuse(seconds: float) -> None:
+        raise AssertionError(f"slept for {seconds} s")
+
+    monkeypatch.setattr(time, "sleep", refuse)
+    assert group.echo(1).wait(timeout=60) == [(rank, 1) for rank in range(4)]
+    assert [rank for rank, _ in sorted(group.echo(1).as_completed(timeout=60))] == [0, 1, 2, 3]
+
+
 def test_two_hundred_overlapping_calls_need_no_thread(group: roost.WorkerGroup, tmp_path: Path) -> None:
     """Pitfall: one thread per group call."""
     group.echo(0).wait(timeout=60)

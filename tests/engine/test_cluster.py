@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +15,7 @@ from crew import Reporter
 from running import Program, eventually, new_job
 
 import roost
+from roost.engine import managers
 from roost.engine.connection import job_namespace
 
 pytestmark = pytest.mark.ray
@@ -165,6 +168,30 @@ def test_missing_nodes_are_refused_with_what_is_there_and_what_to_run(
     ]
 
 
+def test_a_manager_that_does_not_answer(
+    clusters: Callable[..., roost.Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pitfall: waiting for managers with no deadline and no diagnosis."""
+    cluster = clusters(num_nodes=1)
+    proxy = roost.WorkerManager.get_proxy(cluster.job)
+    assert proxy.list_groups() == {}
+    handle = ray.get_actor("WorkerManager", namespace=job_namespace(cluster.job))
+    pid = ray._private.state.actors(handle._actor_id.hex())["Pid"]
+    monkeypatch.setattr(managers, "ANSWER_WITHIN", 0.3)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(roost.ClusterError) as caught:
+            proxy.list_groups()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert caught.value.codes == ("RE112",)
+    assert f"WorkerManager of job '{cluster.job}'" in str(caught.value)
+    ray.kill(handle)
+    monkeypatch.setattr(managers, "ANSWER_WITHIN", 20.0)
+    with pytest.raises(roost.ClusterError, match="is gone"):
+        proxy.list_groups()
+
+
 def test_from_a_config_with_groups(clusters: Callable[..., roost.Cluster]) -> None:
     section = {
         "num_nodes": 3,
@@ -211,3 +238,5 @@ def test_a_program_that_uses_ray_itself(run: Run) -> None:
     assert seen["other address"]["codes"] == ["RE103"]
     assert "not at 127.0.0.3:6379" in seen["other address"]["text"]
     assert seen["same address"] == {}
+    assert seen["one of two ended"] is True
+    assert seen["both ended"] is False

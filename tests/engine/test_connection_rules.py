@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
+from pathlib import Path
 
 import pytest
 
 import roost
 from roost.engine.connection import check_version, warn_if_open
+from roost.engine.embedded import own_cluster_address
 
 
 @pytest.mark.parametrize("version", ["2.49.0", "2.60.0", "3.0.0", "2.100.1", "3.0.0.dev0", "2.49.0rc1"])
@@ -53,3 +57,22 @@ def test_an_open_cluster_on_the_network_is_warned_of(
         warn_if_open(address)
     assert ("RW201" in caplog.text) is warned
     assert ("RAY_AUTH_MODE=token" in caplog.text) is warned
+
+
+def test_only_a_running_ray_of_this_user_is_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfall: attaching to whatever Ray is on the machine: jobs join another user's cluster."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert own_cluster_address() is None  # none was ever started
+    note = tmp_path / "ray" / "ray_current_cluster"
+    note.parent.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        note.write_text(address)
+        assert own_cluster_address() == address
+        user = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: user + 1)
+        assert own_cluster_address() is None  # somebody else's
+        monkeypatch.setattr(os, "getuid", lambda: user)
+    assert own_cluster_address() is None  # it has ended
+    note.write_text("")
+    assert own_cluster_address() is None

@@ -50,6 +50,12 @@ def main(job: str) -> None:
             lambda: roost.Cluster(num_nodes=3, job=job, address=ADDRESS).shutdown()
         )
         ray.shutdown()
+
+    first, second = roost.Cluster(num_nodes=1, job=f"{job}-1"), roost.Cluster(num_nodes=1, job=f"{job}-2")
+    first.shutdown()
+    seen["one of two ended"] = roost.NodeManager.get_proxy(second.job).get_master_port() == second.master_port
+    second.shutdown()
+    seen["both ended"] = ray.is_initialized()
     say(seen)
 
 
