@@ -77,6 +77,7 @@ def main(config: str, job: str, ours: str, theirs: str) -> None:
         "records": repr([ray._private.state.actors(), ray._private.state.jobs()]),
         "layout": repr(pickle.dumps(roost.NodeManager.get_proxy(job).get_layout())),
         "groups": repr(roost.WorkerManager.get_proxy(job).list_groups()),
+        "attached": repr([roost.Cluster(job=job), roost.Cluster(job=job).inventory]),
         "plan": json.dumps(plan.to_dict()),
         "died": failure(lambda: group.dies().wait(timeout=60)),
     }
