@@ -70,7 +70,7 @@ CODES: dict[str, Code] = {
     "RP106": Code("an unknown component"),
     "RP107": Code("one device counted twice through two groups", "fit"),
     "RP108": Code("a number YAML may have rewritten", "fit"),
-    "RP109": Code("hardware and bare nodes mixed in one process", "fit"),
+    "RP109": Code("two kinds of hardware in one process", "fit"),
     # RM1xx: model-parallel placement
     "RM101": Code("a component the model-parallel placement needs or does not know"),
     "RM102": Code("accelerators that are not consecutive", "fit"),
@@ -264,32 +264,65 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-# Tokenizers and authors are not secrets, however much their names look like it.
-_SECRET_WORD = (
-    r"(?:api_?key|access_?key|private_?key|secret|token(?!i[zs])|passw(?:or)?d|passphrase|credential|"
-    r"auth(?!ors?(?![a-z])))"
+# A name is secret by one of its words, however they are joined: DB_PASS, api-key, openaiKey2, SIGNING_KEYS.
+# Whole words, so that tokenizers, authors, keyboards and passes stay in the open.
+_SECRET_WORDS = frozenset(
+    [
+        "key",
+        "keys",
+        "token",
+        "tokens",
+        "secret",
+        "secrets",
+        "password",
+        "passwords",
+        "passwd",
+        "pass",
+        "pwd",
+        "passphrase",
+        "passcode",
+        "credential",
+        "credentials",
+        "cred",
+        "creds",
+        "auth",
+        "authorization",
+        "apikey",
+        "apikeys",
+        "accesskey",
+        "privatekey",
+        "secretkey",
+        "encryptionkey",
+        "signingkey",
+        "sshkey",
+        "authtoken",
+        "accesstoken",
+        "bearer",
+    ]
 )
-SECRET_NAME = re.compile(rf"(?i){_SECRET_WORD}|_key$|^key$")
-# A secret's name and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
-_SECRET_VALUE = re.compile(
-    rf"""(?ix) ([\w.-]{{0,60}} (?:{_SECRET_WORD}|_key) [\w.-]{{0,60}} ["']? \s{{0,60}} [:=] \s{{0,60}})
-        ("[^"]*" | '[^']*' | [^,}}\]]+)"""
-)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# A name, and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
+_NAME = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=]\s{0,60}""")
+_VALUE = re.compile(r""""[^"]*"|'[^']*'|[^,}\]]+""")
+_LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}(?=@)")
 _LONGEST_EXCERPT = 2_000
 
 
-def looks_secret(name: str) -> bool:
-    return bool(SECRET_NAME.search(name))
+def looks_secret(name: str, value: object = None) -> bool:
+    """Whether a value should not be shown: by its name, or because it is a URL with a login."""
+    words = [word.lower() for word in _WORD.findall(name[:200])]
+    return not _SECRET_WORDS.isdisjoint(words) or (
+        isinstance(value, str) and bool(_LOGIN.search(value[:2000]))
+    )
 
 
 def hide_secrets(text: str) -> str:
-    """The text with the values after secret names starred out, at the same width for the carets."""
-    hidden = _SECRET_VALUE.search(text)
-    while hidden:
-        start, stop = hidden.span(2)
-        text = text[:start] + "*" * (stop - start) + text[stop:]
-        hidden = _SECRET_VALUE.search(text, stop)
-    return text
+    """The text with the values of secret names starred out, at the same width for the carets."""
+    for name in _NAME.finditer(text):
+        value = _VALUE.match(text, name.end())
+        if value and looks_secret(name[1]):
+            text = text[: value.start()] + "*" * len(value[0]) + text[value.end() :]
+    return _LOGIN.sub(lambda login: "*" * len(login[0]), text)
 
 
 def _printable(text: str, limit: int = 200) -> str:

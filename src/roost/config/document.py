@@ -94,6 +94,8 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
 
 def read_file(path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES) -> Document:
     try:
+        if not path.is_file() and path.exists():
+            raise IsADirectoryError(0, "it is not a regular file")
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:

@@ -95,7 +95,7 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
 
 
 def _typo(step: str, data: dict[str, Any], override: str) -> str:
-    return f"{nearest(step, {*map(str, data), 'cluster'})}; to add a section write +{override[:40]}"
+    return f"{nearest(step, {*map(str, data), 'cluster'})}; to add a section write +{override.partition('=')[0][:40]}=..."
 
 
 def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:

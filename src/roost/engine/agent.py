@@ -12,14 +12,13 @@ from typing import Any
 from roost.errors import ClusterError, Finding
 
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
-VISIBLE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 
 
 class NodeAgent:
     def __init__(self) -> None:
         self._held: dict[int, socket.socket] = {}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, visible_variables: Iterable[str]) -> dict[str, Any]:
         """What only a process on the node can tell."""
         return {
             "hostname": socket.gethostname(),
@@ -27,7 +26,7 @@ class NodeAgent:
             "accelerator_type": os.environ.get("ROOST_ACCELERATOR_TYPE") or _vendor(),
             "search_paths": {name: os.environ[name] for name in SEARCH_PATHS if name in os.environ},
             "visible": {
-                name: value for name in VISIBLE_VARIABLES if (value := _raylet_variable(name)) is not None
+                name: value for name in visible_variables if (value := _raylet_variable(name)) is not None
             },
             "pid": os.getpid(),
         }
@@ -99,5 +98,6 @@ def _vendor() -> str | None:
         "amd_gpu": "/dev/kfd",
         "musa_gpu": "/dev/mtgpu.0",
         "kunlun_xpu": "/dev/xpu0",
+        "intel_gpu": "/sys/module/xe",
     }
     return next((name for name, trace in traces.items() if Path(trace).exists()), None)

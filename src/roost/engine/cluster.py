@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -9,13 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from roost.config.document import Document, load
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
-from roost.errors import ClusterError, Finding, error_for
+from roost.errors import ClusterError, ConfigurationError, Finding, error_for, render
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
     from roost.engine.group import LaunchOrder, WorkerGroup
+
+
+log = logging.getLogger("roost")
 
 
 class Cluster:
@@ -36,7 +40,9 @@ class Cluster:
     def __new__(cls, *args: Any, inline: bool | str | None = None, **kwargs: Any) -> Cluster:
         if cls is not Cluster:
             return super().__new__(cls)
-        if inline or (inline is None and os.environ.get("ROOST_INLINE")):
+        if inline or (
+            inline is None and os.environ.get("ROOST_INLINE", "0").lower() not in ("", "0", "false")
+        ):
             from roost.engine.inline import InlineCluster
 
             return super().__new__(InlineCluster)
@@ -119,7 +125,8 @@ class Cluster:
                 Finding(code="RE114", what=f"node {node_id!r} does not exist", why=f"there are {listed}")
             )
         count = self.nodes[node_id].accelerators.count
-        if gpu_id is not None and not 0 <= gpu_id < count:
+        known = isinstance(gpu_id, int) and not isinstance(gpu_id, bool) and 0 <= gpu_id < count
+        if gpu_id is not None and not known:
             has = f"accelerators 0-{count - 1}" if count else "no accelerators"
             raise ClusterError(
                 Finding(
@@ -131,15 +138,52 @@ class Cluster:
             )
 
 
+def check_num_nodes(num_nodes: Any) -> int | None:
+    """A whole number of at least one, or None."""
+    if num_nodes is None or (
+        isinstance(num_nodes, int) and not isinstance(num_nodes, bool) and num_nodes >= 1
+    ):
+        return num_nodes
+    raise ConfigurationError(
+        Finding(code="RC104", what=f"num_nodes must be a whole number of at least 1, not {num_nodes!r}"[:200])
+    )
+
+
 def read_cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
     """`cfg.cluster`, or a whole config that has one."""
-    document = load(cluster_cfg)
-    section = document.data.get("cluster", document.data)
-    wrapped = Document({"cluster": section}, document.name, document.positions)
-    config, findings = validate(ClusterConfig, section, wrapped, ("cluster",), OLDER_KEYS)
+    document = load(cluster_cfg if _is_whole(cluster_cfg) else {"cluster": _plain_section(cluster_cfg)})
+    section = document.data.get("cluster")
+    config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
     if config is None:
         raise error_for(findings)
-    return config, wrapped
+    if findings:
+        log.warning("%s", render(findings))
+    return config, document
+
+
+def _is_whole(config: Any) -> bool:
+    return not isinstance(config, Mapping) or "cluster" in config
+
+
+def _plain_section(section: Any) -> Any:
+    """A part of an OmegaConf config refers to the rest of it, which only OmegaConf knows."""
+    if not type(section).__module__.startswith("omegaconf"):
+        return section
+    from omegaconf import OmegaConf
+
+    try:
+        return OmegaConf.to_container(section, resolve=True, throw_on_missing=True)
+    except Exception as error:  # whatever a resolver raises, it is the configuration that is wrong
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigurationError(
+            Finding(
+                code="RC006",
+                what="the `cluster` section cannot be resolved",
+                why=reason[:300],
+                remedy="define what it refers to, or write the value",
+                path=("cluster",),
+            )
+        ) from None
 
 
 def with_groups(inventory: Inventory, config: ClusterConfig | None, document: Document | None) -> Inventory:

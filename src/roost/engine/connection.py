@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -64,6 +65,15 @@ def connect(
         return Connection(_fitting_connection(address))
     started: EmbeddedCluster | None = None
     target = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+    if target and target.startswith("ray://"):
+        raise ClusterError(
+            Finding(
+                code="RE103",
+                what=f"{target} is the address of a Ray client server",
+                why="reservations and placements need a driver inside the cluster",
+                remedy="run the driver on a node of the cluster, with the address HOST:6379",
+            )
+        )
     if not target:
         if not may_start:
             raise ClusterError(
@@ -74,7 +84,13 @@ def connect(
                     remedy="pass address=..., or set RAY_ADDRESS",
                 )
             )
-        started = EmbeddedCluster(os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1))
+        shape = os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1)
+        started = EmbeddedCluster(shape)
+        print(
+            f"roost: no address, no RAY_ADDRESS, no Ray of yours here: starting one of {started.inventory}",
+            file=sys.stderr,
+            flush=True,
+        )
         target = started.start()
     try:
         _knock(target)

@@ -16,12 +16,12 @@ from roost.engine.agent import NodeAgent
 from roost.engine.connection import named
 from roost.engine.embedded import INDEX_LABEL, TYPE_LABEL
 from roost.errors import ClusterError, Finding, render
+from roost.inventory.accelerators import AcceleratorKind, known_accelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators
 from roost.inventory.ordering import NodeInfo, order_nodes
 
 log = logging.getLogger("roost")
 HEAD_RESOURCE = "node:__internal_head__"
-_RESOURCES = {"GPU": "nvidia_gpu", "NPU": "ascend_npu"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ def start_agents(nodes: Sequence[Mapping[str, Any]], namespace: str) -> dict[str
 
 def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeout: float) -> list[LiveNode]:
     """Every node with what its agent says, in order."""
-    asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote() for node in nodes}
+    variables = sorted({kind.visible_variable for kind in known_accelerators()})
+    asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote(variables) for node in nodes}
     ready, silent = ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
     if silent:
         late = [node["NodeManagerHostname"] for node in nodes if asked[node["NodeID"]] in set(silent)]
@@ -115,18 +116,15 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
 
 def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeInfo:
     resources, labels = node["Resources"], node.get("Labels") or {}
-    resource = next((name for name in _RESOURCES if resources.get(name, 0) >= 1), None)
     held, names = NO_ACCELERATORS, tuple[str, ...]()
-    if resource is not None:
-        count = int(resources[resource])
-        kind = labels.get(TYPE_LABEL) or (told["accelerator_type"] if resource == "GPU" else None)
+    kind = _kind(resources, labels.get(TYPE_LABEL) or told["accelerator_type"])
+    if kind is not None:
+        count = int(resources[kind.ray_resource])
         model = next((key.split(":", 1)[1] for key in resources if key.startswith("accelerator_type:")), "")
         held = Accelerators(
-            count=count,
-            type=kind or _RESOURCES[resource],
-            model=model or labels.get("ray.io/accelerator-type", ""),
+            count=count, type=kind.name, model=model or labels.get("ray.io/accelerator-type", "")
         )
-        names = _device_names(count, told["visible"].values())
+        names = _device_names(count, told["visible"].get(kind.visible_variable, ""), kind.visible_prefix)
     index = labels.get(INDEX_LABEL, "")
     return NodeInfo(
         node_id=node["NodeID"],
@@ -142,13 +140,16 @@ def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeInfo:
     )
 
 
-def _device_names(count: int, visible: Any) -> tuple[str, ...]:
+def _kind(resources: Mapping[str, float], said: str | None) -> AcceleratorKind | None:
+    """Which accelerators Ray's numbers are: what the node says, if Ray reports such; else by the resource."""
+    reported = [kind for kind in known_accelerators() if resources.get(kind.ray_resource, 0) >= 1]
+    return next((kind for kind in reported if kind.name == said), reported[0] if reported else None)
+
+
+def _device_names(count: int, visible: str, prefix: str) -> tuple[str, ...]:
     """What the accelerators are called: the node may have been started with only some of them visible."""
-    for value in visible:
-        names = tuple(part.strip() for part in value.split(",") if part.strip())
-        if len(names) == count:
-            return names
-    return tuple(map(str, range(count)))
+    names = tuple(part.strip() for part in visible.removeprefix(prefix).split(",") if part.strip())
+    return names if len(names) == count else tuple(map(str, range(count)))
 
 
 def choose(live: Sequence[LiveNode], num_nodes: int | None) -> list[LiveNode]:

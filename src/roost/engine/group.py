@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from roost.config.schema import NAME
-from roost.engine.result import GroupResult
+from roost.engine.result import GroupResult, seconds
 from roost.engine.scatter import Scattered
 from roost.errors import Finding, LaunchError, WorkerError, nearest
 from roost.placement.placement import Placement
@@ -16,6 +16,9 @@ from roost.placement.strategies import NodePlacementStrategy, PackedPlacementStr
 
 if TYPE_CHECKING:
     from roost.engine.cluster import Cluster
+
+
+START_WITHIN = 300.0  # seconds for all workers of a group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,7 @@ class WorkerGroup:
                     remedy=f"its ranks are 0-{self.world_size - 1}, each at most once",
                 )
             )
-        return GroupView(self, ranks)
+        return GroupView(self, sorted(ranks))
 
     def __getitem__(self, which: int | slice) -> GroupView:
         return GroupView(self, range(self.world_size))[which]
@@ -173,7 +176,7 @@ class GroupLauncher:
         placement_strategy: PlacementStrategy | None = None,
         name: str | None = None,
         isolate_accelerator: bool = True,
-        timeout: float = 300.0,
+        timeout: float = START_WITHIN,
     ) -> WorkerGroup:
         """Start one process per placement, all or none, and check that each is where it should be.
 
@@ -205,7 +208,7 @@ class GroupLauncher:
             kwargs=self._kwargs,
             placements=placements,
             methods=frozenset(public_methods(self._cls)),
-            timeout=timeout,
+            timeout=START_WITHIN if (limit := seconds(timeout)) is None else limit,
         )
         return cluster.start_group(order)
 

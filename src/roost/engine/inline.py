@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from roost.engine import environment
-from roost.engine.cluster import Cluster, read_cluster_section, with_groups
+from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
 from roost.engine.result import GroupResult
 from roost.engine.scatter import share_of
@@ -51,7 +51,7 @@ class InlineCluster(Cluster):
             return
         config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
         shape = inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", "")
-        wanted = num_nodes or (config.num_nodes if config else None) or 1
+        wanted = check_num_nodes(num_nodes) or (config.num_nodes if config else None) or 1
         inventory = Inventory.parse(shape) if "x" in shape else Inventory.uniform(wanted, 8)
         if len(inventory.nodes) < wanted:
             raise ClusterError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pickle
 import re
 import sys
 import time
@@ -21,10 +22,10 @@ from roost.engine.connection import answer, job_namespace, named
 from roost.engine.discovery import on_node
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import AsyncHost, Host, StartOrder, WhereItIs, is_async
-from roost.engine.result import Described, GroupResult
+from roost.engine.result import Described, GroupResult, seconds
 from roost.engine.scatter import share_of
 from roost.engine.worker import WorkerContext
-from roost.errors import Finding, LaunchError, WorkerDied
+from roost.errors import Finding, LaunchError, WorkerDied, WorkerError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement
@@ -112,7 +113,7 @@ class RayMembers:
     # -- starting ------------------------------------------------------------------------------------
 
     def start(self, cluster: LiveCluster, order: LaunchOrder) -> None:
-        program = ray.put(cloudpickle.dumps((order.cls, order.args, order.kwargs)))
+        program = ray.put(_pickled(order))
         defaults = environment.passed_on(os.environ)
         actor = ray.remote(num_cpus=0)(AsyncHost if is_async(order.cls) else Host)
         started, expected = [], []
@@ -139,7 +140,17 @@ class RayMembers:
             if wanted:
                 options["runtime_env"] = wanted
             title = f"{order.name}:{placement.rank}"
-            handle = named(partial(actor.options(**options).remote, title))
+            try:
+                handle = named(partial(actor.options(**options).remote, title))
+            except ValueError as error:
+                raise LaunchError(
+                    Finding(
+                        code="RE115",
+                        what=f"an actor named {title!r} exists already",
+                        why=str(error).splitlines()[0][:200],
+                        remedy="launch the group under another name",
+                    )
+                ) from None
             self._handles.append(handle)
             context = WorkerContext(
                 group=order.name,
@@ -247,14 +258,24 @@ class RayMembers:
         _sweep()
         args = [_once(arg) for arg in args]
         kwargs = {key: _once(arg) for key, arg in kwargs.items()}
-        refs = [
-            self._handles[rank].call.remote(
-                method,
-                *[share_of(arg, position) for arg in args],
-                **{key: share_of(arg, position) for key, arg in kwargs.items()},
-            )
-            for position, rank in enumerate(ranks)
-        ]
+        try:
+            refs = [
+                self._handles[rank].call.remote(
+                    method,
+                    *[share_of(arg, position) for arg in args],
+                    **{key: share_of(arg, position) for key, arg in kwargs.items()},
+                )
+                for position, rank in enumerate(ranks)
+            ]
+        except (TypeError, ValueError, pickle.PicklingError) as error:
+            raise WorkerError(
+                Finding(
+                    code="RE113",
+                    what=f"{self.name}.{method}: an argument cannot be sent to the workers",
+                    why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                    remedy="pass plain data, or make it in the worker",
+                )
+            ) from error
         return RayResult(self.name, method, ranks, [self._seats[rank] for rank in ranks], refs)
 
     def stop(self) -> None:
@@ -268,6 +289,20 @@ class RayMembers:
         if self._port_holder is not None:
             self._port_holder.release_ports.remote([self.master_port])
             self._port_holder = None
+
+
+def _pickled(order: LaunchOrder) -> bytes:
+    try:
+        return cloudpickle.dumps((order.cls, order.args, order.kwargs))
+    except Exception as error:
+        raise LaunchError(
+            Finding(
+                code="RE108",
+                what=f"{order.name}: the worker class or its arguments cannot be sent to other processes",
+                why=f"{type(error).__name__}: {error}"[:300],
+                remedy="open files, locks and connections are made in the worker, not passed to it",
+            )
+        ) from error
 
 
 def _once(argument: Any) -> Any:
@@ -306,6 +341,8 @@ class RayResult(GroupResult):
         self._refs = list(refs)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
+        timeout = seconds(timeout)
+        self._connected()
         try:
             return [value for value, _ in ray.get(self._refs, timeout=timeout)]
         except ray.exceptions.GetTimeoutError:
@@ -316,12 +353,26 @@ class RayResult(GroupResult):
             failure = self._failure(error)
             raise failure from failure.__cause__
 
+    def _connected(self) -> None:
+        """Ray would start a new cluster of its own when asked without one."""
+        if not ray.is_initialized():
+            raise WorkerError(
+                Finding(
+                    code="RE116",
+                    what=f"{self.group}.{self.method}: the cluster was shut down before its answer was read",
+                    remedy="wait for results before cluster.shutdown()",
+                )
+            )
+
     @property
     def done(self) -> bool:
+        self._connected()
         ready, _ = ray.wait(self._refs, num_returns=len(self._refs), timeout=0, fetch_local=False)
         return len(ready) == len(self._refs)
 
     def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
+        timeout = seconds(timeout)
+        self._connected()
         deadline = None if timeout is None else time.monotonic() + timeout
         position_of = {ref: position for position, ref in enumerate(self._refs)}
         waiting = list(self._refs)
@@ -347,6 +398,7 @@ class RayResult(GroupResult):
         return self._gathered().__await__()
 
     async def _gathered(self) -> list[Any]:
+        self._connected()
         try:
             return [value for value, _ in await asyncio.gather(*self._refs)]
         except ray.exceptions.RayError as error:

@@ -13,8 +13,8 @@ import ray
 from ray import cloudpickle
 
 from roost.config.schema import NAME
-from roost.engine.allocation import allocated_actor, variables_for
-from roost.engine.cluster import Cluster, read_cluster_section, with_groups
+from roost.engine.allocation import allocated_actor, check_allocation, variables_for
+from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
 from roost.engine.connection import answer, connect, job_namespace
 from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
@@ -66,7 +66,7 @@ class LiveCluster(Cluster):
         self, num_nodes: int | None, cluster_cfg: Any, address: str | None, job: str | None, timeout: float
     ) -> None:
         config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
-        wanted = num_nodes if num_nodes is not None else config.num_nodes if config else None
+        wanted = check_num_nodes(num_nodes) or (config.num_nodes if config else None)
         self.job = _job_name(job)
         self.owner = True
         self._connection = connect(address, job_namespace(self.job), wanted)
@@ -113,7 +113,8 @@ class LiveCluster(Cluster):
         layout = {
             "nodes": nodes,
             "facts": [node.facts for node in live],
-            "groups": {label: group.without_secrets() for label, group in self.inventory.groups.items()},
+            # With their values: they stay between our processes, and an attached one launches with them too.
+            "groups": dict(self.inventory.groups),
             "master_addr": self.master_addr,
             "master_port": self.master_port,
             "driver_pid": os.getpid(),
@@ -154,10 +155,14 @@ class LiveCluster(Cluster):
 
     # -- groups ----------------------------------------------------------------------------------------
 
-    def start_group(self, order: LaunchOrder) -> WorkerGroup:
-        if not self._open:
+    def _check_open(self) -> None:
+        if not self._open or not ray.is_initialized():
             raise ClusterError(Finding(code="RE106", what=f"the cluster of job {self.job!r} was shut down"))
-        if order.name in WorkerManager.get_proxy(self.job).list_groups():
+
+    def start_group(self, order: LaunchOrder) -> WorkerGroup:
+        self._check_open()
+        manager = WorkerManager.get_proxy(self.job)
+        if order.name in manager.list_groups() and _any_alive(manager.get_workers(order.name)):
             raise ClusterError(
                 Finding(
                     code="RE115",
@@ -193,6 +198,7 @@ class LiveCluster(Cluster):
             self._managers[CollectiveManager].remove.remote(name)
 
     def attach_group(self, name: str) -> WorkerGroup:
+        self._check_open()
         manager = WorkerManager.get_proxy(self.job)
         found = manager.get_group(name)
         if found is None:
@@ -223,7 +229,9 @@ class LiveCluster(Cluster):
         cls_args: Sequence[Any] = (),
         cls_kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        self._check_open()
         self.check_device(node_id, gpu_id)
+        check_allocation(cls, worker_name)
         names: list[str] = []
         if gpu_id is not None:
             self.reservation.ensure({node_id: {gpu_id}})
@@ -275,6 +283,19 @@ class LiveCluster(Cluster):
 
     def __repr__(self) -> str:
         return f"<cluster of job {self.job}, {self.inventory}>"
+
+
+def _any_alive(workers: Sequence[Any]) -> bool:
+    """Whether a group still has a process. Workers end with the process that launched them."""
+    refs = [worker.__ray_ready__.remote() for worker in workers]
+    ready, busy = ray.wait(refs, num_returns=len(refs), timeout=2) if refs else ([], [])
+    for ref in ready:
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError:
+            continue
+        return True
+    return bool(busy)
 
 
 def _job_name(job: str | None) -> str:

@@ -56,6 +56,7 @@ class Manager:
     @classmethod
     def get_proxy(cls, job: str | None = None) -> Any:
         """The manager of this process's job, or of the only job there is."""
+        _check_connected()
         name = job or current_job()
         try:
             handle = ray.get_actor(cls.NAME, namespace=job_namespace(name))
@@ -168,8 +169,21 @@ class CollectiveManager(Manager):
 MANAGERS: tuple[type[Manager], ...] = (NodeManager, WorkerManager, CollectiveManager)
 
 
+def _check_connected() -> None:
+    """Ray would start a new cluster of its own when asked without one."""
+    if not ray.is_initialized():
+        raise ClusterError(
+            Finding(
+                code="RE106",
+                what="this process is not connected to a cluster",
+                remedy="make a roost.Cluster first; Cluster() attaches to a running job",
+            )
+        )
+
+
 def running_jobs() -> list[str]:
     """The jobs on the connected cluster."""
+    _check_connected()
     prefix = f"{NAMESPACE}."
     named = ray.util.list_named_actors(all_namespaces=True)
     return sorted(

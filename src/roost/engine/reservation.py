@@ -297,7 +297,11 @@ class Reservation:
                 raise ReservationError(
                     Finding(code="RE112", what="the granted accelerators could not be measured within 60 s")
                 ) from None
-            names.update(zip(asked, answers, strict=True))
+            for bundle, granted in zip(asked, answers, strict=True):
+                rank, planned = bundles[bundle]
+                # Ray numbers the accelerators it knows; of a resource of one's own it only counts.
+                known = granted or [self.live[rank].facts.device_names[device] for device in planned]
+                names[bundle] = known
         return names
 
     def _publish(self) -> None:
@@ -307,7 +311,7 @@ class Reservation:
 
 @ray.remote(num_cpus=0)
 def _granted(resource: str) -> list[str]:
-    return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()[resource]]
+    return [str(name) for name in ray.get_runtime_context().get_accelerator_ids().get(resource, ())]
 
 
 def _standing() -> frozenset[str]:
@@ -353,7 +357,7 @@ def reserving(job: str, deadline: float) -> Iterator[None]:
     A named actor that can never be scheduled is a lock without a process: Ray keeps the name unique, and
     frees it when the job that holds it ends, however it ends.
     """
-    turn = ray.remote(num_cpus=0, resources={"roost_turn_never_scheduled": 1})(_Turn)
+    turn = ray.remote(num_cpus=0, resources={"roost_lock_not_a_real_request": 1})(_Turn)
     while True:
         try:
             handle = turn.options(name="reserving", namespace=NAMESPACE).remote()

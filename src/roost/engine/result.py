@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
-from roost.errors import CallTimeout, Finding, WorkerRaised
+from roost.errors import CallTimeout, Finding, WorkerError, WorkerRaised
+
+
+def seconds(timeout: Any) -> float | None:
+    """A timeout as Ray takes it: none, or not negative. A deadline that has passed is no time left."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout):
+        raise WorkerError(
+            Finding(code="RE113", what=f"a timeout is a number of seconds or None, not {timeout!r}"[:200])
+        )
+    return None if timeout == math.inf else max(0.0, float(timeout))
 
 
 class GroupResult(ABC):
@@ -40,8 +52,7 @@ class GroupResult(ABC):
     def __await__(self) -> Generator[Any, None, list[Any]]: ...
 
     def __repr__(self) -> str:
-        state = "done" if self.done else "running"
-        return f"<{self.group}.{self.method} on {len(self.ranks)} ranks, {state}>"
+        return f"<{self.group}.{self.method} on {len(self.ranks)} ranks>"
 
     def _where(self, position: int) -> str:
         return f"{self.group} rank {self.ranks[position]} ({self._seats[position]})"

@@ -43,12 +43,26 @@ def begin(context: WorkerContext | None) -> None:
 class Worker:
     """Subclass it, then `MyWorker.create_group(...).launch(cluster, ...)`."""
 
-    context: WorkerContext
+    placement: Placement
+    rank: int
+    world_size: int
+    local_rank: int
+    group_name: str
+    _rank: int  # as older programs call them
+    _world_size: int
+    _group_name: str
+    _context: WorkerContext
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         worker = super().__new__(cls)
         if _starting is not None:  # before __init__, so that it can use all of this
-            worker.context = _starting
+            worker._context = _starting
+            place = worker.placement = _starting.placement
+            # Plain attributes: a worker that sets its own `self.rank` may do so.
+            worker.rank = worker._rank = place.rank
+            worker.world_size = worker._world_size = _starting.world_size
+            worker.group_name = worker._group_name = _starting.group
+            worker.local_rank = place.local_rank
         return worker
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -61,47 +75,24 @@ class Worker:
 
         return GroupLauncher(cls, args, kwargs)
 
-    @property
-    def placement(self) -> Placement:
-        return self.context.placement
-
-    @property
-    def rank(self) -> int:
-        return self.context.placement.rank
-
-    @property
-    def world_size(self) -> int:
-        return self.context.world_size
-
-    @property
-    def local_rank(self) -> int:
-        return self.context.placement.local_rank
-
-    @property
-    def group_name(self) -> str:
-        return self.context.group
-
-    _rank, _world_size, _group_name = rank, world_size, group_name
-
-    @property
-    def logger(self) -> logging.Logger:
-        log = logging.getLogger(f"roost.worker.{self.context.name}")
+    def _logger(self) -> logging.Logger:
+        log = logging.getLogger(f"roost.worker.{self._context.name}")
         if not log.handlers:
             handler = logging.StreamHandler(sys.stderr)
-            handler.setFormatter(logging.Formatter(f"[{self.context.name}] %(levelname)s %(message)s"))
+            handler.setFormatter(logging.Formatter(f"[{self._context.name}] %(levelname)s %(message)s"))
             log.addHandler(handler)
             log.setLevel(logging.INFO)
             log.propagate = False
         return log
 
     def log_debug(self, message: str) -> None:
-        self.logger.debug(message)
+        self._logger().debug(message)
 
     def log_info(self, message: str) -> None:
-        self.logger.info(message)
+        self._logger().info(message)
 
     def log_warning(self, message: str) -> None:
-        self.logger.warning(message)
+        self._logger().warning(message)
 
     def log_error(self, message: str) -> None:
-        self.logger.error(message)
+        self._logger().error(message)

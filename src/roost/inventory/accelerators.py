@@ -56,6 +56,11 @@ def register_accelerator(
     return kind
 
 
+def known_accelerators() -> tuple[AcceleratorKind, ...]:
+    """Every kind there is, the built-in ones first."""
+    return tuple(_KINDS.values())
+
+
 def accelerator_kind(name: str) -> AcceleratorKind:
     if name not in _KINDS:
         raise ConfigurationError(

@@ -50,7 +50,7 @@ class NodeGroup:
 
     def without_secrets(self) -> NodeGroup:
         environments = tuple(
-            replace(env, env_vars=tuple((k, None if looks_secret(k) else v) for k, v in env.env_vars))
+            replace(env, env_vars=tuple((k, None if looks_secret(k, v) else v) for k, v in env.env_vars))
             for env in self.environments
         )
         hardware = tuple(HardwareUnit.from_dict(unit.to_dict()) for unit in self.hardware)

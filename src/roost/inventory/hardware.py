@@ -43,7 +43,7 @@ def _thawed(value: Any) -> Any:
     if isinstance(value, tuple):
         kind, items = value
         return (
-            {key: None if looks_secret(key) else _thawed(item) for key, item in items}
+            {key: None if looks_secret(key, item) else _thawed(item) for key, item in items}
             if kind == "map"
             else [_thawed(item) for item in items]
         )

@@ -91,12 +91,16 @@ class Inventory:
         names = self._known(labels)
         # A bare group among them makes all of them bare: ranks count one kind of thing or nodes.
         bare = any(self._counts_nodes(name) for name in names)
-        return Resources.of(names, [part for name in names for part in self._parts(name, bare)], bare)
+        return _without_doubles(
+            Resources.of(names, [part for name in names for part in self._parts(name, bare)], bare)
+        )
 
     def nodes_as_resources(self, labels: Any = None) -> Resources:
         """The nodes of these groups, whatever is in them."""
         names = self._known(labels)
-        return Resources.of(names, [part for name in names for part in self._parts(name, True)], True)
+        return _without_doubles(
+            Resources.of(names, [part for name in names for part in self._parts(name, True)], True)
+        )
 
     def _known(self, labels: Any) -> tuple[str, ...]:
         names = split_labels(labels) or ("cluster",)
@@ -164,3 +168,22 @@ def _as_list(node_groups: Any) -> Any:
 
         return OmegaConf.to_container(node_groups, resolve=True)
     return list(node_groups) if isinstance(node_groups, Sequence) else node_groups
+
+
+def _without_doubles(resources: Resources) -> Resources:
+    """Refuse groups that bring the same resources in twice."""
+    if len(resources.labels) < 2:
+        return resources
+    seen: dict[tuple[int, str], str] = {}
+    for slot in resources.slots:
+        other = seen.setdefault((slot.node.rank, slot.kind), slot.group)
+        if other != slot.group and slot.kind in (ACCELERATOR, BARE_NODE):
+            raise ConfigurationError(
+                Finding(
+                    code="RP107",
+                    what=f"node {slot.node.rank} is in both {other!r} and {slot.group!r}",
+                    why="its resources would be counted twice",
+                    remedy="place through one of the groups, or make them disjoint",
+                )
+            )
+    return resources

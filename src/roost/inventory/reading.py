@@ -17,12 +17,13 @@ from roost.errors import ConfigurationError, Finding, counted, error_for, shown
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 
 MAX_NODES = 200_000
+MAX_ACCELERATORS = 4_096  # on one node
 MAX_FILE_BYTES = 32 << 20
 _SHAPE = re.compile(r"\s*([0-9]{1,7})\s*[xX]\s*([0-9]{1,4})\s*(?::\s*([\w. -]{1,40}?)\s*)?", re.ASCII)
 
 
 class AcceleratorEntry(Section):
-    count: Annotated[Rank, Field(le=4096)]
+    count: Annotated[Rank, Field(le=MAX_ACCELERATORS)]
     type: str = "nvidia_gpu"
     model: Text = ""
     memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -39,7 +40,8 @@ class NodeEntry(Section):
     hostname: Text = ""
     cpus: Count | None = None
     accelerators: Annotated[
-        Annotated[Annotated[Rank, Field(le=4096)], Tag("one")] | Annotated[AcceleratorEntry, Tag("map")],
+        Annotated[Annotated[Rank, Field(le=MAX_ACCELERATORS)], Tag("one")]
+        | Annotated[AcceleratorEntry, Tag("map")],
         Discriminator(_form),
     ] = 0
 
@@ -84,12 +86,12 @@ def uniform_nodes(
         raise ConfigurationError(
             Finding(code="RI101", what=f"a cluster of {shown(num_nodes)} nodes of {shown(accelerators)} each")
         )
-    if num_nodes < 1 or accelerators < 0 or first + num_nodes > MAX_NODES:
+    if num_nodes < 1 or not 0 <= accelerators <= MAX_ACCELERATORS or first + num_nodes > MAX_NODES:
         raise ConfigurationError(
             Finding(
                 code="RI101",
                 what=f"a cluster of {counted(first + num_nodes, 'node')} of {accelerators:,} accelerators each",
-                remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 or more accelerators each",
+                remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 to {MAX_ACCELERATORS:,} accelerators each",
             )
         )
     held = (

@@ -137,23 +137,11 @@ class ComponentPlacement:
         return self._left >= 0
 
     def _resources(self, rule: ComponentRule) -> Resources | None:
-        resources = self.inventory.resources(rule.labels)
-        seen: dict[tuple[int, str], str] = {}
-        for slot in resources.slots:
-            other = seen.setdefault((slot.node.rank, slot.kind), slot.group)
-            if other != slot.group:
-                self.findings.append(
-                    self.job.document.finding(
-                        "RP107",
-                        f"{rule.name}: node {slot.node.rank} is in both {other!r} and {slot.group!r}",
-                        rule.path[:3],
-                        key=True,
-                        why="its resources would be counted twice",
-                        remedy="place through one of the groups, or make them disjoint",
-                    )
-                )
-                return None
-        return resources
+        try:
+            return self.inventory.resources(rule.labels)
+        except RoostError as error:
+            self._blame(rule, error, rule.path[:3])
+            return None
 
     def _place(self, rule: ComponentRule, strategy: PlacementStrategy, ranks: list[int]) -> None:
         try:
@@ -165,14 +153,15 @@ class ComponentPlacement:
         self._ranks[rule.name] = ranks
         self._placements[rule.name] = tuple(placements)
 
-    def _blame(self, rule: ComponentRule, error: RoostError) -> None:
+    def _blame(self, rule: ComponentRule, error: RoostError, path: Path | None = None) -> None:
         """Give a strategy's problems the component's name and place in the file."""
         for problem in error.findings:
             self.findings.append(
                 self.job.document.finding(
                     problem.code,
                     f"{rule.name}: {problem.what}",
-                    rule.path,
+                    path or rule.path,
+                    key=path is not None,
                     why=problem.why,
                     remedy=problem.remedy,
                 )

@@ -45,7 +45,7 @@ def _first_rank(inventory: Inventory, node: int, gpu: int) -> int:
             "RP101", f"master_node {node} does not exist", f"stay within {Ranks(0, len(inventory.nodes) - 1)}"
         )
     held = inventory.nodes[node].accelerators.count
-    if not 0 <= gpu < max(1, held):
+    if not 0 <= gpu < held:
         raise _refuse("RP101", f"master_gpu {gpu} does not exist on node {node}", f"that node has {held}")
     return sum(other.accelerators.count for other in inventory.nodes[:node]) + gpu
 

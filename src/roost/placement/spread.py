@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roost.config.document import Document
 from roost.config.job import ComponentRule
-from roost.config.ranks import Ranks, Segment
+from roost.config.ranks import Ranks, RankSpec, RankSyntaxError, Segment, parse_ranks
 from roost.errors import Finding, counted
 from roost.inventory.resources import Resources
 
@@ -138,36 +138,68 @@ def _divide(
             ]
         return []
     if size % count and count % size:
-        first = segment.processes.first if segment.processes else 0
+        better = _suggestions(rule.spec, segment, held, count, resources)
         return [
             document.finding(
                 "RP103",
                 f"{rule.name}: {count} processes cannot share {counted(size, resources.noun)} evenly",
                 rule.path,
                 why="one of the two counts must divide the other",
-                remedy="use " + ", or ".join(_suggestions(held, first, count, resources.total)),
+                remedy="use " + ", or ".join(better) if better else "",
                 part=part,
             )
         ]
     return []
 
 
-def _suggestions(held: Ranks, first: int, count: int, total: int) -> list[str]:
-    """The nearest valid process range below and above, and the nearest resource range."""
+def _suggestions(
+    spec: RankSpec, segment: Segment, held: Ranks, count: int, resources: Resources
+) -> list[str]:
+    """The nearest valid spellings: fewer processes, more processes, and another number of resources."""
     size = len(held)
 
-    def fits(number: int) -> bool:
-        return size % number == 0 or number % size == 0
+    def fits(resources_used: int, processes: int) -> bool:
+        return resources_used % processes == 0 or processes % resources_used == 0
 
-    lower = next(number for number in range(count - 1, 0, -1) if fits(number))
-    upper = next(number for number in range(count + 1, count + size + 1) if fits(number))
-    found = [f"{held}:{Ranks(first, first + number - 1)}" for number in (lower, upper)]
-    for away in range(1, 64):  # the nearest first; further than that is no help
-        for other in (size + away, size - away):
-            if 1 <= other <= total - held.first and (other % count == 0 or count % other == 0):
-                wider = Ranks(held.first, held.first + other - 1)
-                return [*found, f"{wider}:{Ranks(first, first + count - 1)}"]
+    fewer = [(size, number) for number in range(count - 1, 0, -1) if fits(size, number)]
+    more = [(size, number) for number in range(count + 1, count + size + 1) if fits(size, number)]
+    other = [
+        (number, count)
+        for away in range(1, 64)  # further than that is no help
+        for number in (size + away, size - away)
+        if number > 0 and fits(number, count)
+    ]
+    found = []
+    for candidates in (fewer, more, other):
+        texts = (_rewritten(spec, segment, held, *one, resources) for one in candidates[:8])
+        found += [text for text in texts if text][:1]
     return found
+
+
+def _rewritten(
+    spec: RankSpec, segment: Segment, held: Ranks, size: int, count: int, resources: Resources
+) -> str:
+    """The spec with this segment changed and the process ranks after it moved; empty if that is not valid."""
+    segments, following = [], 0
+    for one in spec.segments:
+        if one is segment:
+            one = Segment(Ranks(held.first, held.first + size - 1), Ranks(following, following + count - 1))
+        elif one.processes is not None:
+            one = Segment(one.resources, Ranks(following, following + len(one.processes) - 1))
+        segments.append(one)
+        following += len(one.processes or one.resources or ())
+    text = str(RankSpec(tuple(segments)))
+    last = held.first + size - 1
+    try:
+        parse_ranks(text)
+    except RankSyntaxError:
+        return ""
+    width = max(1, size // count)
+    inside = last < resources.total and all(
+        resources.slot_of(first) is resources.slot_of(first + width - 1)
+        for first in range(held.first, min(last + 1, held.first + 64 * width), width)
+    )
+    return text if inside else ""
 
 
 def _nodes_take(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,9 +30,21 @@ def _refuse(code: str, what: str, why: str = "", remedy: str = "") -> PlacementE
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    try:
+        number = operator.index(value)  # numpy's integers too
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
         raise _refuse("RP105", f"{name} must be a whole number of at least {least}, not {shown(value)}")
-    return value
+    return number
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    """A list, tuple, array or range as a list; anything else is refused."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (str, bytes, dict)) or not isinstance(value, Sequence):
+        raise _refuse("RP105", f"{name} must be a list of ranks, not {shown(value)}")
+    return list(value)
 
 
 class PlacementStrategy(ABC):
@@ -202,34 +215,31 @@ class FlexiblePlacementStrategy(PlacementStrategy):
 
     def __init__(self, hardware_ranks_list: Sequence[Sequence[int]], node_group_label: Any = None) -> None:
         self.node_group = node_group_label
-        if not hardware_ranks_list:
+        lists = _listed("hardware_ranks_list", hardware_ranks_list)
+        if not lists:
             raise _refuse(
                 "RP105", "hardware_ranks_list is empty", remedy="give one list of ranks for each process"
             )
-        if len(hardware_ranks_list) > MAX_PROCESSES:
-            raise _refuse(
-                "RP105", f"{len(hardware_ranks_list):,} processes", remedy=f"at most {MAX_PROCESSES:,}"
-            )
+        if len(lists) > MAX_PROCESSES:
+            raise _refuse("RP105", f"{len(lists):,} processes", remedy=f"at most {MAX_PROCESSES:,}")
         sorted_lists: list[Sequence[int]] = []
-        for process, ranks in enumerate(hardware_ranks_list):
+        for process, ranks in enumerate(lists):
             if isinstance(ranks, range) and ranks and ranks.start >= 0 and ranks.step > 0:
                 sorted_lists.append(ranks)  # already whole, distinct and ascending
                 continue
-            if not isinstance(ranks, Sequence) or isinstance(ranks, str):
-                raise _refuse(
-                    "RP105", f"process {process}'s ranks must be a list of ranks, not {shown(ranks)}"
-                )
-            if not ranks:
-                raise _refuse("RP105", f"process {process} has no ranks", remedy="give it at least one")
-            for rank in ranks:
+            held = [
                 whole(f"process {process}'s ranks", rank, 0)
-            if len(set(ranks)) < len(ranks):
+                for rank in _listed(f"process {process}'s ranks", ranks)
+            ]
+            if not held:
+                raise _refuse("RP105", f"process {process} has no ranks", remedy="give it at least one")
+            if len(set(held)) < len(held):
                 raise _refuse(
                     "RP105",
-                    f"process {process} holds a rank twice: {list(ranks)[:20]}",
+                    f"process {process} holds a rank twice: {held[:20]}",
                     remedy="name each rank once",
                 )
-            sorted_lists.append(sorted(ranks))
+            sorted_lists.append(sorted(held))
         self.hardware_ranks_list = sorted(sorted_lists, key=lambda ranks: ranks[0])
 
     def assign(self, resources: Resources) -> list[Assignment]:
@@ -241,9 +251,10 @@ class NodePlacementStrategy(PlacementStrategy):
 
     def __init__(self, node_ranks: Sequence[int], node_group_label: Any = None) -> None:
         self.node_group = node_group_label
-        if not node_ranks:
+        nodes = _listed("node_ranks", node_ranks)
+        if not nodes:
             raise _refuse("RP105", "node_ranks is empty", remedy="name a node for each process")
-        self.node_ranks = sorted(whole("node_ranks", rank, 0) for rank in node_ranks)
+        self.node_ranks = sorted(whole("node_ranks", rank, 0) for rank in nodes)
 
     def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
         resources = inventory_of(cluster).nodes_as_resources(self.node_group)
