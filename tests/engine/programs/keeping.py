@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import sys
 import traceback
 from collections.abc import Callable
@@ -75,7 +74,7 @@ def main(config: str, job: str, ours: str, theirs: str) -> None:
         "reprs": repr([cluster, cluster.inventory, group, group[:1], group.holding(ours), placement, plan]),
         "tables": repr([ray.nodes(), placement_group_table(), ray.util.list_named_actors(True)]),
         "records": repr([ray._private.state.actors(), ray._private.state.jobs()]),
-        "layout": repr(pickle.dumps(roost.NodeManager.get_proxy(job).get_layout())),
+        "layout": repr(roost.NodeManager.get_proxy(job).get_layout()),
         "groups": repr(roost.WorkerManager.get_proxy(job).list_groups()),
         "attached": repr([roost.Cluster(job=job), roost.Cluster(job=job).inventory]),
         "plan": json.dumps(plan.to_dict()),
