@@ -37,7 +37,7 @@ def test_execute_on_and_slices_call_only_these_ranks(group: roost.WorkerGroup) -
     assert group[1:3].echo(1).wait(timeout=60) == [(1, 1), (2, 1)]
     assert group[-1].echo(1).wait(timeout=60) == [(3, 1)]
     assert group[::2][1].echo(1).wait(timeout=60) == [(2, 1)]
-    assert (len(group), len(group[1:3]), group[1:3].ranks) == (4, 2, (1, 2))
+    assert (len(group), len(group[1:3])) == (4, 2)
 
 
 @pytest.mark.parametrize("ranks", [(4,), (-1,), (0, 0), (), ("0",), (0, 99)])

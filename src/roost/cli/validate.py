@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("validate")
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE... [KEY=VALUE]...")
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
@@ -33,12 +34,17 @@ def command(
 ) -> int:
     """List everything that is wrong with job files, all problems of all files at once.
 
-    No cluster is needed. With --on or --inventory it also says whether the jobs fit there.
+    No cluster is needed. With --on or --inventory it also says whether the jobs fit there. KEY=VALUE overrides
+    a value in each file.
     """
+    overrides = tuple(one for one in files if "=" in one and not os.path.exists(one))  # noqa: PTH110
+    files = tuple(one for one in files if one not in overrides)
+    if not files:
+        raise click.UsageError("which files? Only overrides were given.")
     where = chosen_inventory(on, inventory)
     if model_parallel and where is None:
         raise click.UsageError("--model-parallel needs a cluster: add --on or --inventory.")
-    results = [(file, problems_of(file, where, model_parallel)) for file in files]
+    results = [(file, problems_of(file, where, model_parallel, overrides)) for file in files]
     codes = [code_for(findings, where is not None) for _, findings in results]
     tell_findings([finding for _, findings in results for finding in findings])
     if as_json:
@@ -61,15 +67,17 @@ def command(
     return FOUND if FOUND in codes else max(codes)
 
 
-def problems_of(file: str, where: Inventory | None, model_parallel: bool = False) -> list[Finding]:
+def problems_of(
+    file: str, where: Inventory | None, model_parallel: bool = False, overrides: tuple[str, ...] = ()
+) -> list[Finding]:
     from roost.config.job import read_job
     from roost.errors import RoostError
     from roost.inventory.groups import build_groups
 
     try:
         if where is not None:
-            return located(placement_class(model_parallel)(file, where).findings, file)
-        job, findings = read_job(file)
+            return located(placement_class(model_parallel)(file, where, overrides).findings, file)
+        job, findings = read_job(file, overrides)
         _, more = build_groups(job.groups, job.num_nodes, job.document, ("cluster", "node_groups"))
         return located([*findings, *more], file)
     except RoostError as error:

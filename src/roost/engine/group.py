@@ -60,10 +60,6 @@ class GroupView:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        return self._ranks
-
     def __repr__(self) -> str:
         return f"<ranks {', '.join(map(str, self._ranks[:8]))} of {self._group!r}>"
 

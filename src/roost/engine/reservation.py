@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from roost.engine.connection import NAMESPACE, answer, job_namespace
 from roost.engine.discovery import LiveNode
 from roost.engine.managers import NodeManager
+from roost.engine.turns import reserving
 from roost.errors import Finding, ReservationError, render
 from roost.inventory.accelerators import accelerator_kind
 from roost.planning.checks import ranges
@@ -60,7 +60,7 @@ class Reservation:
         if not self._missing(needs):
             return
         deadline = time.monotonic() + timeout
-        with reserving(self.job, deadline):
+        with reserving(self.job, self.live[0].node_id, deadline):
             self._refresh()
             missing = self._missing(needs)
             if not missing:
@@ -344,36 +344,3 @@ def _holder_name(group_name: str) -> str:
     if len(parts) == 3 and parts[0] == NAMESPACE:
         return _job_text(parts[1])
     return f"placement group {group_name!r}" if group_name else "an unnamed placement group"
-
-
-class _Turn:
-    """Never runs: its name is the lock."""
-
-
-@contextmanager
-def reserving(job: str, deadline: float) -> Iterator[None]:
-    """One job reserves at a time, or the fillers of two would take each other's devices.
-
-    A named actor that can never be scheduled is a lock without a process: Ray keeps the name unique, and
-    frees it when the job that holds it ends, however it ends.
-    """
-    turn = ray.remote(num_cpus=0, resources={"roost_lock_not_a_real_request": 1})(_Turn)
-    while True:
-        try:
-            handle = turn.options(name="reserving", namespace=NAMESPACE).remote()
-            break
-        except ValueError:
-            if time.monotonic() > deadline:
-                raise ReservationError(
-                    Finding(
-                        code="RE112",
-                        what=f"job {job!r} did not get its turn to reserve",
-                        why="another job on this cluster is reserving",
-                        remedy="try again",
-                    )
-                ) from None
-            time.sleep(_POLL)
-    try:
-        yield
-    finally:
-        ray.kill(handle)

@@ -96,6 +96,14 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         if not ranks or any(finding.severity == "error" for finding in shares.findings):
             return None
         self._left -= len(shares.processes)
+        if len(shares.processes) != len(ranks):
+            self._complain(
+                "RW107",
+                f"{rule.name}: the process ranks of {rule.spec} are not used",
+                rule.name,
+                why="model-parallel placement takes the number of processes from the parallel sizes",
+                remedy=f"write {Ranks(ranks[0], ranks[-1])}",
+            )
         if ranks[-1] - ranks[0] + 1 != len(ranks):
             return self._complain(
                 "RM102",
