@@ -13,8 +13,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.ray]
 
 class Reducer(roost.Worker):
     def total(self) -> float:
-        import torch
         import torch.distributed as dist
+
+        import torch
 
         dist.init_process_group()  # everything it needs is in the environment
         try:
