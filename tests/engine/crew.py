@@ -101,7 +101,8 @@ class Reporter(roost.Worker):
         return self.rank
 
     def waits_for(self, path: str) -> int:
-        while not os.path.exists(path):  # noqa: PTH110
+        deadline = time.monotonic() + 60
+        while not os.path.exists(path) and time.monotonic() < deadline:  # noqa: PTH110
             time.sleep(0.01)
         return self.rank
 

@@ -54,7 +54,7 @@ def test_a_bad_rank_does_not_poison_the_next_call(group: roost.WorkerGroup, rank
 
 def test_scatter_gives_each_rank_its_own(group: roost.WorkerGroup) -> None:
     assert group.echo(roost.scatter("abcd")).wait(timeout=60) == list(enumerate("abcd"))
-    assert group.execute_on(3, 1).echo(value=roost.scatter([30, 10])).wait(timeout=60) == [(3, 30), (1, 10)]
+    assert group.execute_on(3, 1).echo(value=roost.scatter([10, 30])).wait(timeout=60) == [(1, 10), (3, 30)]
     with pytest.raises(roost.WorkerError, match="scatter has 3 values for 4 ranks"):
         group.echo(roost.scatter([1, 2, 3]))
 

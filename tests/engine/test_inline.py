@@ -28,7 +28,7 @@ def group(cluster: roost.Cluster) -> roost.WorkerGroup:
 
 def test_calls_work_the_same(group: roost.WorkerGroup) -> None:
     assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1), (2, 1)]
-    assert group.execute_on(2, 0).echo(roost.scatter("ab")).wait() == [(2, "a"), (0, "b")]
+    assert group.execute_on(2, 0).echo(roost.scatter("ab")).wait() == [(0, "a"), (2, "b")]
     assert group[1:].echo(1).wait() == [(1, 1), (2, 1)]
     assert list(group.echo(1).as_completed()) == [(0, (0, 1)), (1, (1, 1)), (2, (2, 1))]
     assert len(group.echo(1).durations()) == 3

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.ray
 
 def test_they_answer_what_their_documents_promise(run: Callable[..., Program]) -> None:
     program = run("older_programs", new_job("older"))
-    said = {name: rest for name, *rest in (program.answer(within=90) for _ in range(7))}
+    said = {name: rest for name, *rest in (program.answer(within=90) for _ in range(8))}
     assert program.end() == 0
     assert said["config"] == [[None, None, None, None]]
     assert said["flexible"] == [[2, 1, 1]]

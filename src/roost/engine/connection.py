@@ -26,24 +26,30 @@ log = logging.getLogger("roost")
 class Connection:
     """One use of this process's connection to Ray. The last one to close undoes what roost did."""
 
-    _users: ClassVar[int] = 0
+    _users: ClassVar[set[Connection]] = set()
     _ours: ClassVar[bool] = False  # we called ray.init, so we may call ray.shutdown
     _embedded: ClassVar[EmbeddedCluster | None] = None
 
     def __init__(self, address: str, ours: bool = False, embedded: EmbeddedCluster | None = None) -> None:
         self.address = address
-        self._open = True
-        Connection._users += 1
+        Connection._users.add(self)
         Connection._ours = Connection._ours or ours
         Connection._embedded = Connection._embedded or embedded
 
     def close(self) -> None:
-        if not self._open:
-            return
-        self._open = False
-        Connection._users -= 1
-        if Connection._users:
-            return
+        if self in Connection._users:
+            Connection._users.remove(self)
+            if not Connection._users:
+                self._undo()
+
+    @classmethod
+    def forget(cls) -> None:
+        """The program itself ended the connection: who used it has nothing to close any more."""
+        cls._users.clear()
+        cls._undo()
+
+    @staticmethod
+    def _undo() -> None:
         ours, embedded = Connection._ours, Connection._embedded
         Connection._ours, Connection._embedded = False, None
         if ours and ray.is_initialized():
@@ -63,6 +69,7 @@ def connect(
     check_version(ray.__version__)
     if ray.is_initialized():
         return Connection(_fitting_connection(address))
+    Connection.forget()
     started: EmbeddedCluster | None = None
     target = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
     if target and target.startswith("ray://"):
