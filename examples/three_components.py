@@ -1,6 +1,6 @@
 """Run a small job of three components on an embedded cluster, and compare where each process is with the plan.
 
-    python examples/three_components.py
+python examples/three_components.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Component(roost.Worker):
 
 def main() -> int:
     plan = roost.plan(CONFIG, roost.Inventory.parse("2x4"))
-    print("starting a Ray of 2 nodes x 4 virtual accelerators on this machine ...", file=sys.stderr, flush=True)
+    print(
+        "starting a Ray of 2 nodes x 4 virtual accelerators on this machine ...", file=sys.stderr, flush=True
+    )
     with roost.embedded("2x4") as address, roost.Cluster(num_nodes=2, address=address, job="demo") as cluster:
         placement = roost.ComponentPlacement(CONFIG, cluster)
         groups = {
