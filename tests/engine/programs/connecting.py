@@ -28,26 +28,26 @@ def main(job: str) -> None:
     seen["no job"] = refused(lambda: roost.Cluster(job="no-such-job"))
     seen["after refusal"] = ray.is_initialized()
 
-    cluster = roost.Cluster(num_nodes=3, job=job)
+    cluster = roost.Cluster(num_nodes=1, job=job)
     seen["namespace of ours"] = ray.get_runtime_context().namespace
     cluster.shutdown()
     cluster.shutdown()
     seen["ours is shut down"] = ray.is_initialized()
 
     ray.init(address=ADDRESS, namespace="elsewhere", log_to_driver=False)
-    seen["unfitting"] = refused(lambda: roost.Cluster(num_nodes=3, job=job))
+    seen["unfitting"] = refused(lambda: roost.Cluster(num_nodes=1, job=job))
     seen["unfitting stays"] = ray.is_initialized()
     ray.shutdown()
 
     for namespace in ("roost", None):
         ray.init(address=ADDRESS, namespace=namespace, log_to_driver=False)
-        with roost.Cluster(num_nodes=3, job=job) as cluster:
+        with roost.Cluster(num_nodes=1, job=job) as cluster:
             seen[f"fitting {namespace}"] = cluster.num_nodes
             seen[f"attached {namespace}"] = roost.Cluster(job=job).job
         seen[f"fitting {namespace} stays"] = ray.is_initialized()
-        seen["other address"] = refused(lambda: roost.Cluster(num_nodes=3, job=job, address="127.0.0.3:6379"))
+        seen["other address"] = refused(lambda: roost.Cluster(num_nodes=1, job=job, address="127.0.0.3:6379"))
         seen["same address"] = refused(
-            lambda: roost.Cluster(num_nodes=3, job=job, address=ADDRESS).shutdown()
+            lambda: roost.Cluster(num_nodes=1, job=job, address=ADDRESS).shutdown()
         )
         ray.shutdown()
 
