@@ -29,7 +29,7 @@ from roost.errors import Finding
         (["plan", "job.yaml", "--on", "4by8"], "Invalid value for --on: '4by8' does not describe a cluster"),
         (["plan", "job.yaml", "--on", "2x8", "--inventory", "c.yaml"], "give one of them"),
         (["plan", "job.yaml", "--onn", "2x8"], "--on"),
-        (["validate"], "Missing argument 'FILE...'"),
+        (["validate"], "Missing argument 'FILE..."),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_to_do(cli: Any, arguments: list[str], said: str) -> None:

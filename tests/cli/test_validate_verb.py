@@ -96,3 +96,11 @@ def test_json(cli: Any) -> None:
     assert typo["ok"] is False
     assert typo["findings"][0]["code"] == "RC101"
     assert typo["findings"][0]["where"]["line"] == 1
+
+
+def test_overrides_apply_to_every_file(cli: Any) -> None:
+    assert cli("validate", "job.yaml").code == 0
+    done = cli("validate", "job.yaml", "cluster.num_nodes=zero")
+    assert done.code == 1
+    assert "cluster.num_nodes=zero" in done.err
+    assert cli("validate", "cluster.num_nodes=2").code == 2
