@@ -297,6 +297,15 @@ class Reservation:
                 raise ReservationError(
                     Finding(code="RE112", what="the granted accelerators could not be measured within 60 s")
                 ) from None
+            except ray.exceptions.RayError as error:
+                raise ReservationError(
+                    Finding(
+                        code="RE107",
+                        what="the granted accelerators could not be measured",
+                        why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                        remedy="the probe on that node failed: look at the node's logs, then try again",
+                    )
+                ) from error
             for bundle, granted in zip(asked, answers, strict=True):
                 rank, planned = bundles[bundle]
                 # Ray numbers the accelerators it knows; of a resource of one's own it only counts.
