@@ -88,7 +88,7 @@ class Program:
     def output(self) -> str:
         return "".join(self.lines)
 
-    def answer(self, within: float = 60) -> Any:
+    def answer(self, within: float = 150) -> Any:
         """The next value it says."""
         try:
             said = self._answers.get(timeout=within)
