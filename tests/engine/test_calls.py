@@ -197,7 +197,7 @@ def test_every_device_of_the_failing_rank_is_named(group: roost.WorkerGroup) -> 
 
 def test_other_calls_go_on_while_one_fails(group: roost.WorkerGroup) -> None:
     before, failing, after = group.echo("before"), group.raises(ValueError("no"), 1, 3), group.echo("after")
-    with pytest.raises(ValueError, match="rank [13]"):  # whichever failed first
+    with pytest.raises(ValueError, match=r"rank [13]"):  # whichever failed first
         failing.wait(timeout=60)
     assert before.wait(timeout=60) == [(rank, "before") for rank in range(4)]
     assert after.wait(timeout=60) == [(rank, "after") for rank in range(4)]
