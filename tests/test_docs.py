@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 import roost
 from roost.cli.validate import problems_of
@@ -53,6 +54,8 @@ LIVE = ("README.md", "docs/running.md")  # these start a real Ray
     ids=name_of,
 )
 def test_examples_of(page: Path, workplace: Path) -> None:
+    if name_of(page) in LIVE:
+        ray.shutdown()  # a page starts like a program, connected to nothing
     text = page.read_text("utf-8")
     namespace: dict[str, Any] = {"__name__": "example"}
     changed = text
