@@ -1,0 +1,1 @@
+"""Roles of a training job, built from engine parts: train groups and rollout servers."""
