@@ -16,11 +16,11 @@ from ray.util.placement_group import (
     placement_group_table,
     remove_placement_group,
 )
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine.connection import NAMESPACE, answer, job_namespace
 from roost.engine.discovery import LiveNode
 from roost.engine.managers import NodeManager
+from roost.engine.measuring import Bundle, measure
 from roost.engine.turns import reserving
 from roost.errors import Finding, ReservationError, render
 from roost.inventory.accelerators import accelerator_kind
@@ -30,7 +30,6 @@ from roost.planning.preflight import Holder, match, runs, shortages
 log = logging.getLogger("roost")
 _POLL = 0.02
 PATIENCE = 5.0  # seconds in which a busy node should have given back what it was told to
-Bundle = tuple[PlacementGroup, int]
 
 
 @dataclass(slots=True)
@@ -276,51 +275,22 @@ class Reservation:
         self.held.update(holdings)
 
     def _measure(self, bundles: Mapping[Bundle, tuple[int, tuple[int, ...]]]) -> dict[Bundle, list[str]]:
-        """The names Ray granted: known where a bundle holds a whole node, else asked, one probe a bundle."""
+        """The names Ray granted: known where a bundle holds a whole node, measured elsewhere."""
         names: dict[Bundle, list[str]] = {}
-        asked: dict[Bundle, Any] = {}
+        partial: dict[Bundle, tuple[str, int]] = {}
         for bundle, (rank, planned) in bundles.items():
-            facts = self.live[rank].facts
-            if len(planned) == facts.accelerators.count:
-                names[bundle] = list(facts.device_names)
-                continue
-            resource = self._resource(rank)
-            amount: dict[str, Any] = (
-                {"num_gpus": len(planned)} if resource == "GPU" else {"resources": {resource: len(planned)}}
-            )
-            strategy = PlacementGroupSchedulingStrategy(bundle[0], placement_group_bundle_index=bundle[1])
-            asked[bundle] = _granted.options(scheduling_strategy=strategy, **amount).remote(resource)
-        if asked:
-            try:
-                answers = ray.get(list(asked.values()), timeout=60)
-            except ray.exceptions.GetTimeoutError:
-                raise ReservationError(
-                    Finding(code="RE112", what="the granted accelerators could not be measured within 60 s")
-                ) from None
-            except ray.exceptions.RayError as error:
-                raise ReservationError(
-                    Finding(
-                        code="RE107",
-                        what="the granted accelerators could not be measured",
-                        why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
-                        remedy="the probe on that node failed: look at the node's logs, then try again",
-                    )
-                ) from error
-            for bundle, granted in zip(asked, answers, strict=True):
-                rank, planned = bundles[bundle]
-                # Ray numbers the accelerators it knows; of a resource of one's own it only counts.
-                known = granted or [self.live[rank].facts.device_names[device] for device in planned]
-                names[bundle] = known
+            if len(planned) == self.live[rank].facts.accelerators.count:
+                names[bundle] = list(self.live[rank].facts.device_names)
+            else:
+                partial[bundle] = (self._resource(rank), len(planned))
+        for bundle, granted in (measure(partial) if partial else {}).items():
+            rank, planned = bundles[bundle]
+            names[bundle] = granted or [self.live[rank].facts.device_names[device] for device in planned]
         return names
 
     def _publish(self) -> None:
         manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
         answer(manager.add_holdings.remote(self.held), "recording the reservation")
-
-
-@ray.remote(num_cpus=0)
-def _granted(resource: str) -> list[str]:
-    return [str(name) for name in ray.get_runtime_context().get_accelerator_ids().get(resource, ())]
 
 
 def _standing() -> frozenset[str]:
