@@ -17,6 +17,8 @@ from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
     from roost.engine.group import LaunchOrder, WorkerGroup
+    from roost.engine.pool import Pool
+    from roost.engine.position import Position
 
 
 log = logging.getLogger("roost")
@@ -103,6 +105,26 @@ class Cluster:
         cls_kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """One actor of a plain class, pinned to a node and an accelerator; returns its handle."""
+        raise NotImplementedError
+
+    def pool(self, layout: Any, timeout: float = 60.0) -> Pool:
+        """Hold the accelerators a layout needs, in a stable order.
+
+        `layout` is a `Layout`, an `argparse.Namespace` or mapping with its flags, or a job whose `cluster`
+        section has one.
+        """
+        from roost.engine.pool import layout_of, open_pool
+
+        return open_pool(self, layout_of(layout), timeout)
+
+    def take_positions(
+        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
+    ) -> list[Position]:
+        """Hold accelerators for a pool: the wanted ones, or the first free ones of these nodes."""
+        raise NotImplementedError
+
+    def give_back_positions(self, positions: Sequence[Position]) -> None:
+        """Let go of accelerators of a pool."""
         raise NotImplementedError
 
     def shutdown(self) -> None:

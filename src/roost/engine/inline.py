@@ -17,6 +17,7 @@ from typing import Any
 from roost.engine import environment
 from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
+from roost.engine.position import Position
 from roost.engine.result import GroupResult
 from roost.engine.scatter import share_of
 from roost.engine.worker import WorkerContext, begin
@@ -105,6 +106,20 @@ class InlineCluster(Cluster):
                 remedy="use a Worker group, which runs inline too",
             )
         )
+
+    def take_positions(
+        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
+    ) -> list[Position]:
+        everything = [
+            (node, device) for node in nodes for device in range(self.nodes[node].accelerators.count)
+        ]
+        return [
+            Position(node=node, device=device, name=str(device))
+            for node, device in (everything[:count] if wanted is None else wanted)
+        ]
+
+    def give_back_positions(self, positions: Sequence[Position]) -> None:
+        pass  # nothing is held inline
 
     def shutdown(self) -> None:
         global _current

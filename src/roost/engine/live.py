@@ -28,6 +28,7 @@ from roost.engine.managers import (
     current_job,
     is_running,
 )
+from roost.engine.position import Position
 from roost.engine.reservation import Reservation
 from roost.errors import ClusterError, Finding, nearest
 from roost.inventory.inventory import Inventory
@@ -260,6 +261,32 @@ class LiveCluster(Cluster):
             ) from None
         self._actors.append(handle)
         return handle
+
+    # -- pools -----------------------------------------------------------------------------------------
+
+    def take_positions(
+        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
+    ) -> list[Position]:
+        self._check_open()
+        if wanted is None:
+            taken = self.reservation.take_first(count, nodes, timeout)
+        else:
+            needs: dict[int, set[int]] = {}
+            for node, device in wanted:
+                needs.setdefault(node, set()).add(device)
+            self.reservation.ensure(needs, timeout)
+            taken = list(wanted)
+        held = self.reservation.held
+        return [
+            Position(
+                node=node, device=device, name=held[(node, device)].name, bundle=held[(node, device)].bundle
+            )
+            for node, device in taken
+        ]
+
+    def give_back_positions(self, positions: Sequence[Position]) -> None:
+        if self._open and ray.is_initialized():
+            self.reservation.give_back([(one.node, one.device) for one in positions])
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import ray
 from ray.util.placement_group import (
@@ -19,16 +18,17 @@ from ray.util.placement_group import (
 
 from roost.engine.connection import NAMESPACE, answer, job_namespace
 from roost.engine.discovery import LiveNode
+from roost.engine.holders import device_numbers, free_by_ray, holders, ray_resource, standing
 from roost.engine.managers import NodeManager
 from roost.engine.measuring import Bundle, measure
 from roost.engine.turns import reserving
 from roost.errors import Finding, ReservationError, render
-from roost.inventory.accelerators import accelerator_kind
 from roost.planning.checks import ranges
-from roost.planning.preflight import Holder, match, runs, shortages
+from roost.planning.preflight import first_free, match, runs, shortages
 
 log = logging.getLogger("roost")
 _POLL = 0.02
+SETTLING = 2.0  # seconds in which Ray's view of what is free should have caught up
 PATIENCE = 5.0  # seconds in which a busy node should have given back what it was told to
 
 
@@ -74,6 +74,64 @@ class Reservation:
             self._groups += taken
             self._publish()  # before the next job's turn: it must know which numbers are ours
 
+    def take_first(self, count: int, nodes: Sequence[int], timeout: float = 30.0) -> list[tuple[int, int]]:
+        """`count` accelerators, the first free ones in the order of these nodes: (node, device), in order.
+
+        Which ones of a node Ray grants is measured, with one probe a node.
+        """
+        deadline = time.monotonic() + timeout
+        with reserving(self.job, self.live[0].node_id, deadline):
+            self._refresh()
+            counts = self._free_counts(count, nodes, min(deadline, time.monotonic() + SETTLING))
+            part = {rank: tuple(range(number)) for rank, number in counts.items()}
+            group = self._pinned(part)
+            try:
+                self._await(group, part, deadline)
+                taken = self._granted(group, counts)
+            except BaseException:
+                _give_back([group])
+                raise
+            self._groups.append(group)
+            self.held.update(taken)
+            self._publish()
+        return sorted(taken)
+
+    def _free_counts(self, count: int, nodes: Sequence[int], deadline: float) -> dict[int, int]:
+        """How many to take on each node.
+
+        Ray's view of what is free is a moment old: until it agrees with the placement groups that stand, it
+        is asked again, so that a job started right after another one ended gets the same accelerators.
+        """
+        there = [self.live[rank].facts.as_node(rank) for rank in nodes]
+        while True:
+            found = holders(self.live, nodes, self.job)
+            expected, _ = first_free(count, there, found)
+            counts, findings = first_free(count, there, found, free_by_ray(self.live, nodes))
+            settled = counts == expected or time.monotonic() > deadline
+            if settled and findings:
+                raise ReservationError(*findings)
+            if settled:
+                return counts
+            time.sleep(_POLL)
+
+    def _granted(self, group: PlacementGroup, counts: Mapping[int, int]) -> dict[tuple[int, int], Holding]:
+        bundles = {(group, index): rank for index, rank in enumerate(sorted(counts))}
+        asked = {bundle: (ray_resource(self.live[rank]), counts[rank]) for bundle, rank in bundles.items()}
+        taken = {}
+        for bundle, names in measure(asked).items():
+            rank = bundles[bundle]
+            known = self.live[rank].facts.device_names
+            if not names:  # Ray only counts these
+                ours = self._ours(rank)
+                names = [name for device, name in enumerate(known) if device not in ours][: counts[rank]]
+            for name in names:
+                taken[(rank, known.index(name))] = Holding(name, bundle)
+        return taken
+
+    def _ours(self, rank: int) -> frozenset[int]:
+        names = [one.name for (node, _), one in self.held.items() if node == rank]
+        return device_numbers(self.live[rank], names)
+
     def _missing(self, needs: Mapping[int, set[int]]) -> dict[int, set[int]]:
         return {
             node: absent
@@ -85,15 +143,23 @@ class Reservation:
         """What the job holds by now: its other processes may have taken more, or ended."""
         manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
         told = answer(manager.get_held.remote(), "reading the reservation")
-        standing = _standing()
+        there = standing()
         everything = {**told, **self.held}
-        self.held = {key: one for key, one in everything.items() if one.bundle[0].id.hex() in standing}
+        self.held = {key: one for key, one in everything.items() if one.bundle[0].id.hex() in there}
 
     def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
         return self.held[(node, devices[0])].bundle if devices else None
 
     def device_names(self, node: int, devices: Sequence[int]) -> list[str]:
         return [self.held[(node, device)].name for device in devices]
+
+    def give_back(self, devices: Collection[tuple[int, int]]) -> None:
+        """Let go of these devices: of every placement group that holds nothing else of ours."""
+        dropped = {self.held.pop(key).bundle[0].id.hex() for key in devices if key in self.held}
+        dropped -= {one.bundle[0].id.hex() for one in self.held.values()}
+        ended = [group for group in self._groups if group.id.hex() in dropped]
+        self._groups = [group for group in self._groups if group not in ended]
+        _give_back(ended)
 
     def release(self) -> None:
         groups, self._groups = self._groups, []
@@ -104,64 +170,9 @@ class Reservation:
 
     def _preflight(self, missing: Mapping[int, set[int]], besides: PlacementGroup | None = None) -> None:
         nodes = [node.facts.as_node(rank) for rank, node in enumerate(self.live)]
-        findings = shortages(missing, nodes, self._holders(missing, besides))
+        findings = shortages(missing, nodes, holders(self.live, missing, self.job, besides))
         if findings:
             raise ReservationError(*findings)
-
-    def _holders(self, wanted: Mapping[int, set[int]], besides: PlacementGroup | None = None) -> list[Holder]:
-        """Who has reserved on these nodes, by Ray's table; which numbers, by asking roost's own jobs."""
-        ranks = {self.live[rank].node_id: rank for rank in wanted}
-        counts: dict[tuple[str, int], float] = {}
-        for group_id, group in placement_group_table().items():
-            if group["state"] in ("REMOVED", "PENDING") or (besides and group_id == besides.id.hex()):
-                continue
-            for index, node_id in group["bundles_to_node_id"].items():
-                if node_id in ranks:
-                    resource = self._resource(ranks[node_id])
-                    count = group["bundles"][index].get(resource, 0)
-                    if count:
-                        key = (_holder_name(group["name"]), ranks[node_id])
-                        counts[key] = counts.get(key, 0) + count
-        jobs = {name for name, _ in counts if name.startswith("job ")} - {_job_text(self.job)}
-        devices = self._devices_of(jobs)
-        found = []
-        for (name, rank), count in counts.items():
-            told = devices.get(name, {}).get(self.live[rank].node_id)
-            known = None if told is None else self._numbers(rank, told)
-            found.append(Holder(name=name, node=rank, count=count, devices=known))
-        return found
-
-    def _numbers(self, rank: int, granted: Iterable[str]) -> frozenset[int]:
-        names = self.live[rank].facts.device_names
-        return frozenset(names.index(name) for name in granted if name in names)
-
-    def _devices_of(self, jobs: set[str]) -> dict[str, dict[str, list[str]]]:
-        """Names of the accelerators these jobs hold, by node; of a job that does not answer, nothing."""
-        asked = {}
-        for name in jobs:
-            try:
-                manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(name.split("'")[1]))
-            except ValueError:  # it is ending
-                continue
-            asked[name] = manager.get_holdings.remote()
-        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=2) if asked else ([], [])
-        told: dict[str, dict[str, list[str]]] = {}
-        standing = _standing() if ready else frozenset()
-        for name, ref in asked.items():
-            if ref in ready:
-                try:
-                    holdings = ray.get(ref)
-                except ray.exceptions.RayError:
-                    continue
-                told[name] = {
-                    node_id: [one.name for one in there if one.bundle[0].id.hex() in standing]
-                    for node_id, there in holdings.items()
-                }
-        return told
-
-    def _resource(self, rank: int) -> str:
-        kind = self.live[rank].facts.accelerators.type
-        return accelerator_kind(kind).ray_resource if self.live[rank].facts.accelerators.count else "GPU"
 
     # -- taking --------------------------------------------------------------------------------------
 
@@ -182,11 +193,11 @@ class Reservation:
 
     def _pieces(self, missing: Mapping[int, set[int]]) -> dict[int, list[tuple[bool, tuple[int, ...]]]]:
         """What to take on each node, in turn: the wanted devices, and those that stand before them."""
-        holders = self._holders(missing)
+        found = holders(self.live, missing, self.job)
         pieces = {}
         for rank, wanted in missing.items():
-            there = [holder for holder in holders if holder.node == rank]
-            ours = self._numbers(rank, [one.name for (node, _), one in self.held.items() if node == rank])
+            there = [holder for holder in found if holder.node == rank]
+            ours = self._ours(rank)
             total = self.live[rank].facts.accelerators.count
             free = set(range(total)) - ours.union(*[holder.devices or () for holder in there]) | wanted
             spare = int(total - sum(holder.count for holder in there)) - len(wanted)
@@ -224,7 +235,7 @@ class Reservation:
     def _pinned(self, part: Mapping[int, tuple[int, ...]]) -> PlacementGroup:
         ranks = sorted(part)
         return placement_group(
-            [{self._resource(rank): len(part[rank])} for rank in ranks],
+            [{ray_resource(self.live[rank]): len(part[rank])} for rank in ranks],
             # The node id as a label keeps our order; strategies such as PACK do not.
             bundle_label_selector=[{"ray.io/node-id": self.live[rank].node_id} for rank in ranks],
             name=f"{NAMESPACE}/{self.job}/{secrets.token_hex(4)}",  # Ray wants names to be unique
@@ -282,7 +293,7 @@ class Reservation:
             if len(planned) == self.live[rank].facts.accelerators.count:
                 names[bundle] = list(self.live[rank].facts.device_names)
             else:
-                partial[bundle] = (self._resource(rank), len(planned))
+                partial[bundle] = (ray_resource(self.live[rank]), len(planned))
         for bundle, granted in (measure(partial) if partial else {}).items():
             rank, planned = bundles[bundle]
             names[bundle] = granted or [self.live[rank].facts.device_names[device] for device in planned]
@@ -291,12 +302,6 @@ class Reservation:
     def _publish(self) -> None:
         manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
         answer(manager.add_holdings.remote(self.held), "recording the reservation")
-
-
-def _standing() -> frozenset[str]:
-    """The placement groups that hold something."""
-    table = placement_group_table()
-    return frozenset(group_id for group_id, group in table.items() if group["state"] == "CREATED")
 
 
 _first_seen: dict[str, float] = {}
@@ -312,14 +317,3 @@ def _give_back(groups: Sequence[PlacementGroup]) -> None:
         _first_seen.pop(group.id.hex(), None)
         if ray.is_initialized():
             remove_placement_group(group)
-
-
-def _job_text(job: str) -> str:
-    return f"job '{job}'"
-
-
-def _holder_name(group_name: str) -> str:
-    parts = group_name.split("/")
-    if len(parts) == 3 and parts[0] == NAMESPACE:
-        return _job_text(parts[1])
-    return f"placement group {group_name!r}" if group_name else "an unnamed placement group"

@@ -56,6 +56,40 @@ def shortages(
     return findings
 
 
+def first_free(
+    count: int, nodes: Sequence[Node], holders: Iterable[Holder], granted: Mapping[int, int] | None = None
+) -> tuple[dict[int, int], list[Finding]]:
+    """How many accelerators to take on each node for `count` in all, or why there are not enough.
+
+    `granted` is what would still be given, where that is known; it counts tasks, which hold without a name.
+    """
+    by_node: dict[int, list[Holder]] = {}
+    for holder in holders:
+        by_node.setdefault(holder.node, []).append(holder)
+    counts: dict[int, int] = {}
+    left, lines = count, []
+    for node in nodes:
+        there = by_node.get(node.rank, [])
+        free = int(node.accelerators.count - sum(holder.count for holder in there))
+        free = max(0, free if granted is None else min(free, granted.get(node.rank, 0)))
+        if min(free, left):
+            counts[node.rank] = min(free, left)
+            left -= counts[node.rank]
+        held = "".join(f", {holder.name} holds {holder.count:g}" for holder in there)
+        lines.append(f"{node}: {free} of {node.accelerators.count} free{held}")
+    if not left:
+        return counts, []
+    more = f"; {len(lines) - 8} more nodes" if len(lines) > 8 else ""
+    return counts, [
+        Finding(
+            code="RE107",
+            what=f"{count} accelerators cannot be reserved, {count - left} are free",
+            why="; ".join(lines[:8]) + more,
+            remedy="wait for the holders to end, or ask for fewer",
+        )
+    ]
+
+
 def numbered(devices: Collection[int]) -> str:
     return f"accelerator{'s' * (len(devices) > 1)} {ranges(devices)}"
 
