@@ -14,6 +14,7 @@ _EXPORTS = {
     "roost.engine.cluster": ("Cluster",),
     "roost.engine.embedded": ("embedded",),
     "roost.engine.group": ("WorkerGroup",),
+    "roost.engine.leases": ("PortLease", "lease_ports"),
     "roost.engine.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
     "roost.engine.result": ("GroupResult",),
     "roost.engine.scatter": ("scatter",),
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from roost.engine.cluster import Cluster
     from roost.engine.embedded import embedded
     from roost.engine.group import WorkerGroup
+    from roost.engine.leases import PortLease, lease_ports
     from roost.engine.managers import CollectiveManager, NodeManager, WorkerManager, running_jobs
     from roost.engine.result import GroupResult
     from roost.engine.scatter import scatter

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import random
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from roost.errors import ClusterError, Finding
+from roost.engine.owners import Owner, Process
+from roost.engine.ports import PortShelf
 
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
+LOOK_EVERY = 0.3  # seconds
+
+
+def agent_name(node_id: str) -> str:
+    return f"agent:{node_id[:16]}"
 
 
 class NodeAgent:
-    def __init__(self) -> None:
-        self._held: dict[int, socket.socket] = {}
+    """Asynchronous: who waits for something keeps nobody else from being answered."""
 
-    def facts(self, visible_variables: Iterable[str]) -> dict[str, Any]:
+    def __init__(self) -> None:
+        self._shelf = PortShelf()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def facts(self, visible_variables: Iterable[str]) -> dict[str, Any]:
         """What only a process on the node can tell."""
         return {
             "hostname": socket.gethostname(),
@@ -31,54 +40,44 @@ class NodeAgent:
             "pid": os.getpid(),
         }
 
-    def lease_ports(self, count: int = 1) -> list[int]:
-        """Ports that are free now and stay ours until they are released or this process ends."""
-        taken = [hold_port(self._held) for _ in range(count)]
-        return [port for port, _ in taken]
+    # -- ports -----------------------------------------------------------------------------------------
 
-    def release_ports(self, ports: Iterable[int]) -> None:
-        for port in ports:
-            held = self._held.pop(port, None)
-            if held is not None:
-                held.close()
+    async def lease_ports(
+        self, count: int = 1, consecutive: bool = False, owner: Owner | None = None
+    ) -> list[int]:
+        """Ports that are free now and stay the owner's until it releases them or ends."""
+        ports = self._shelf.take(count, consecutive, owner)
+        self._keep_watch()
+        return ports
 
+    async def release_ports(self, ports: Iterable[int]) -> None:
+        self._shelf.release(ports)
 
-def hold_port(held: dict[int, socket.socket]) -> tuple[int, socket.socket]:
-    """Bind a port and keep it.
+    async def release_lease(self, owner: Owner) -> None:
+        """By owner and not by number: a port that was given back may be somebody else's by now."""
+        self._shelf.release_owner(owner)
 
-    The bind is exclusive, so no other holder can have the port, in this job or another. Only then is the
-    socket marked reusable: whoever was given the port can listen on it (SO_REUSEADDR, as servers set) while
-    we never do, and the kernel gives it to nobody else.
-    """
-    low, high = 20_000, _ephemeral_start()
-    for port in random.sample(range(low, high), min(512, high - low)):
-        holder = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
-        try:
-            if holder.family == socket.AF_INET6:
-                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            holder.bind(("", port))
-        except OSError:
-            holder.close()
-            continue
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held[port] = holder
-        return port, holder
-    raise ClusterError(
-        Finding(
-            code="RE117",
-            what=f"no free port between {low} and {high} on {socket.gethostname()}",
-            why="512 of them were tried",
-            remedy="end what holds them: `ss -ltn` lists listeners",
-        )
-    )
+    # -- owners ----------------------------------------------------------------------------------------
 
+    def _keep_watch(self) -> None:
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
-def _ephemeral_start() -> int:
-    """Where the kernel's own choices begin; leases stay below."""
-    try:
-        return max(21_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
-    except (OSError, ValueError):
-        return 32_768
+    async def _watch(self) -> None:
+        """Look at every process that owns something, while there are any; what the dead had is free."""
+        while owners := self._owners_by_process():
+            for process, theirs in owners.items():
+                if not process.alive():
+                    for owner in theirs:
+                        self._shelf.release_owner(owner)
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _owners_by_process(self) -> dict[Process, list[Owner]]:
+        found: dict[Process, list[Owner]] = {}
+        for owner in self._shelf.owners:
+            if isinstance(owner, Owner) and owner.process is not None:
+                found.setdefault(owner.process, []).append(owner)
+        return found
 
 
 def _raylet_variable(name: str) -> str | None:

@@ -17,6 +17,7 @@ from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
     from roost.engine.group import LaunchOrder, WorkerGroup
+    from roost.engine.leases import PortLease
     from roost.engine.pool import Pool
     from roost.engine.position import Position
 
@@ -105,6 +106,12 @@ class Cluster:
         cls_kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """One actor of a plain class, pinned to a node and an accelerator; returns its handle."""
+        raise NotImplementedError
+
+    def lease_ports(
+        self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
+    ) -> PortLease:
+        """Ports of any node, for the job: they are held until they are released or the job ends."""
         raise NotImplementedError
 
     def pool(self, layout: Any, timeout: float = 60.0) -> Pool:

@@ -69,7 +69,7 @@ def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[
 
 def start_agents(nodes: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, Any]:
     """An agent on every node, all starting at once. They end with this driver."""
-    actor = ray.remote(num_cpus=0, max_concurrency=4)(NodeAgent)
+    actor = ray.remote(num_cpus=0, max_concurrency=100_000)(NodeAgent)  # who waits there takes no turn
     return {
         node["NodeID"]: named(
             actor.options(

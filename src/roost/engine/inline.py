@@ -12,11 +12,15 @@ import time
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from roost.engine import environment
 from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
+from roost.engine.leases import PortLease
+from roost.engine.owners import Owner
+from roost.engine.ports import PortShelf
 from roost.engine.position import Position
 from roost.engine.result import GroupResult
 from roost.engine.scatter import share_of
@@ -62,6 +66,7 @@ class InlineCluster(Cluster):
         self.job = job or "inline"
         self.master_addr, self.master_port = LOOPBACK, 29500
         self._groups: dict[str, WorkerGroup] = {}
+        self._ports = PortShelf()
         self._open = True
         _current = self
 
@@ -121,10 +126,19 @@ class InlineCluster(Cluster):
     def give_back_positions(self, positions: Sequence[Position]) -> None:
         pass  # nothing is held inline
 
+    def lease_ports(
+        self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
+    ) -> PortLease:
+        self.check_device(node_rank, None)
+        owner = Owner()
+        ports = self._ports.take(count, consecutive, owner)
+        return PortLease(host=LOOPBACK, ports=ports, _give_back=partial(self._ports.release_owner, owner))
+
     def shutdown(self) -> None:
         global _current
         if self._open:
             self._open = False
+            self._ports.close()
             for group in list(self._groups.values()):
                 group.shutdown()
             if _current is not None and _current.__dict__ is self.__dict__:

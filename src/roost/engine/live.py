@@ -19,6 +19,7 @@ from roost.engine.connection import answer, connect, job_namespace
 from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
 from roost.engine.launching import RayMembers, start_members
+from roost.engine.leases import PortLease, lease_from
 from roost.engine.managers import (
     MANAGERS,
     CollectiveManager,
@@ -28,6 +29,7 @@ from roost.engine.managers import (
     current_job,
     is_running,
 )
+from roost.engine.owners import Owner
 from roost.engine.position import Position
 from roost.engine.reservation import Reservation
 from roost.errors import ClusterError, Finding, nearest
@@ -287,6 +289,14 @@ class LiveCluster(Cluster):
     def give_back_positions(self, positions: Sequence[Position]) -> None:
         if self._open and ray.is_initialized():
             self.reservation.give_back([(one.node, one.device) for one in positions])
+
+    def lease_ports(
+        self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
+    ) -> PortLease:
+        self._check_open()
+        self.check_device(node_rank, None)
+        node, owner = self._live[node_rank], Owner(who=f"job {self.job!r}")
+        return lease_from(self.job, node.node_id, node.facts.ip, count, consecutive, owner, timeout)
 
     # -- the end -----------------------------------------------------------------------------------------
 
