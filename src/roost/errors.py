@@ -97,6 +97,8 @@ CODES: dict[str, Code] = {
     "RE115": Code("a name that is taken or not allowed", "run"),
     "RE116": Code("an unknown worker group", "run"),
     "RE117": Code("ports have run out", "run"),
+    "RE118": Code("a lock that was not had in time", "run"),
+    "RE119": Code("an outdated fencing number", "run"),
     "RE120": Code("an engine that did not become ready", "run"),
     # RW1xx: advice of the plan
     "RW101": Code("processes split unevenly over nodes", "advice"),
