@@ -7,6 +7,7 @@ import pytest
 from roost import Inventory, PackedPlacementStrategy
 from roost.engine import environment
 from roost.engine.embedded import environment_for_nodes
+from roost.engine.worker import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
 
@@ -19,15 +20,17 @@ def settings(**variables: str | None) -> NodeEnvironment:
 
 def test_the_placement_says_who_a_worker_is() -> None:
     placement = PackedPlacementStrategy(2, 5, 2).get_placement(Inventory.parse("2x4"))[1]
-    assert environment.worker_variables(
-        placement,
+    context = WorkerContext(
+        group="actor",
+        job="night-run",
+        placement=placement,
         world_size=2,
         master_addr="10.0.0.1",
         master_port=4000,
-        group="actor",
-        job="night-run",
-        device_names=["0", "1"],
-    ) == {
+        node="node 1",
+        devices=("0", "1"),
+    )
+    assert environment.worker_variables(context) == {
         "RANK": "1",
         "WORLD_SIZE": "2",
         "LOCAL_RANK": "0",

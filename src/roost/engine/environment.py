@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from roost.engine.worker import WorkerContext
 from roost.errors import looks_secret
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
+from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
+
+if TYPE_CHECKING:
+    from roost.engine.group import LaunchOrder
 
 # Settings of libraries that every rank should agree on. Never names that could hold a secret.
 PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HYDRA_FULL_ERROR")
@@ -22,31 +28,70 @@ def needs_new_process(name: str) -> bool:
     return name.startswith(("LD_", "PYTHON", "MALLOC_", "DYLD_")) and not looks_secret(name)
 
 
-def worker_variables(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSettings:
+    """Who a rank is, and what its process is given."""
+
+    context: WorkerContext
+    configured: Mapping[str, str]  # what the config says for its node
+    placed: Mapping[str, str]  # what the placement says
+    interpreter: str | None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**self.configured, **self.placed}
+
+    def __repr__(self) -> str:  # values may be secrets
+        return f"RankSettings({self.context.name})"
+
+
+def rank_settings(
+    inventory: Inventory,
+    job: str,
+    order: LaunchOrder,
     placement: Placement,
     *,
-    world_size: int,
     master_addr: str,
     master_port: int,
-    group: str,
-    job: str,
-    device_names: list[str],
-) -> dict[str, str]:
-    """What the placement says."""
+    device_names: Sequence[str],
+    node_paths: Mapping[str, str],
+) -> RankSettings:
+    setting = inventory.environment(placement.node_group_label, placement.cluster_node_rank)
+    context = WorkerContext(
+        group=order.name,
+        job=job,
+        placement=placement,
+        world_size=len(order.placements),
+        master_addr=master_addr,
+        master_port=master_port,
+        node=str(inventory.nodes[placement.cluster_node_rank]),
+        devices=tuple(device_names),
+        share=order.shares[placement.rank] if order.shares else None,
+    )
+    return RankSettings(
+        context=context,
+        configured=configured_variables(setting, node_paths),
+        placed=worker_variables(context),
+        interpreter=setting.python_interpreter_path,
+    )
+
+
+def worker_variables(context: WorkerContext) -> dict[str, str]:
+    placement = context.placement
     variables = {
         "RANK": str(placement.rank),
-        "WORLD_SIZE": str(world_size),
+        "WORLD_SIZE": str(context.world_size),
         "LOCAL_RANK": str(placement.local_rank),
         "LOCAL_WORLD_SIZE": str(placement.local_world_size),
         "NODE_RANK": str(placement.placement_node_rank),
         "CLUSTER_NODE_RANK": str(placement.cluster_node_rank),
-        "MASTER_ADDR": master_addr,
-        "MASTER_PORT": str(master_port),
-        "ROOST_JOB": job,
-        "ROOST_GROUP": group,
+        "MASTER_ADDR": context.master_addr,
+        "MASTER_PORT": str(context.master_port),
+        "ROOST_JOB": context.job,
+        "ROOST_GROUP": context.group,
     }
-    if device_names:
-        variables.update(accelerator_kind(placement.accelerator_type).visible(device_names))
+    if context.devices:
+        variables.update(accelerator_kind(placement.accelerator_type).visible(list(context.devices)))
     return variables
 
 

@@ -32,12 +32,15 @@ class LaunchOrder:
     placements: tuple[Placement, ...]
     methods: frozenset[str]
     timeout: float
+    shares: tuple[float, ...] = ()  # what each rank is charged of its accelerators, where a plan says so
 
 
 class Members(Protocol):
     """The processes of a group, however they are run."""
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
+
+    def restart(self, ranks: Sequence[int], timeout: float) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -81,6 +84,7 @@ class WorkerGroup:
         self._members: Members | None = members
         self._owned = owned
         self._on_shutdown: Callable[[], None] = lambda: None
+        self._on_restart: Callable[[], None] = lambda: None
 
     @classmethod
     def attach(cls, name: str, cluster: Cluster | None = None) -> WorkerGroup:
@@ -98,6 +102,25 @@ class WorkerGroup:
 
     def __repr__(self) -> str:
         return f"<group {self.name}, {self.world_size} workers>"
+
+    def restart_ranks(self, *ranks: int, timeout: float = START_WITHIN) -> None:
+        """Start these ranks anew, each where it was; all of them when none is named. The others go on."""
+        if not self._owned:
+            raise WorkerError(
+                Finding(
+                    code="RE113",
+                    what=f"group {self.name!r} was not launched by this process",
+                    remedy="restart it where it was launched",
+                )
+            )
+        chosen = self.execute_on(*(ranks or range(self.world_size)))._ranks
+        self._running().restart(chosen, START_WITHIN if (limit := seconds(timeout)) is None else limit)
+        self._on_restart()
+
+    def _running(self) -> Members:
+        if self._members is None:
+            raise WorkerError(Finding(code="RE116", what=f"group {self.name!r} was shut down"))
+        return self._members
 
     def execute_on(self, *ranks: int) -> GroupView:
         """Only these ranks, only for what is called on the view."""
@@ -128,8 +151,7 @@ class WorkerGroup:
             )
 
         def call(*args: Any, **kwargs: Any) -> GroupResult:
-            if self._members is None:
-                raise WorkerError(Finding(code="RE116", what=f"group {self.name!r} was shut down"))
+            members = self._running()
             for argument in [*args, *kwargs.values()]:
                 if isinstance(argument, Scattered) and len(argument.values) != len(ranks):
                     raise WorkerError(
@@ -139,7 +161,7 @@ class WorkerGroup:
                             remedy="give one value for each rank the call goes to",
                         )
                     )
-            return self._members.submit(method, ranks, args, kwargs)
+            return members.submit(method, ranks, args, kwargs)
 
         call.__name__ = method
         return call
@@ -173,10 +195,12 @@ class GroupLauncher:
         name: str | None = None,
         isolate_accelerator: bool = True,
         timeout: float = START_WITHIN,
+        shares: Sequence[float] = (),
     ) -> WorkerGroup:
         """Start one process per placement, all or none, and check that each is where it should be.
 
-        Without a strategy, every accelerator gets a process, or every node where there are none.
+        Without a strategy, every accelerator gets a process, or every node where there are none. `shares` is
+        what a plan charges each process of its accelerators; workers find theirs as `self.share`.
         """
         strategy = placement_strategy or _everywhere(cluster)
         placements = tuple(strategy.get_placement(cluster, isolate_accelerator))
@@ -188,6 +212,10 @@ class GroupLauncher:
                     what=f"{group!r} is not a group name",
                     remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
                 )
+            )
+        if shares and len(shares) != len(placements):
+            raise LaunchError(
+                Finding(code="RE113", what=f"{group}: {len(shares)} shares for {len(placements)} processes")
             )
         for argument in [*self._args, *self._kwargs.values()]:
             if isinstance(argument, Scattered) and len(argument.values) != len(placements):
@@ -205,6 +233,7 @@ class GroupLauncher:
             placements=placements,
             methods=frozenset(public_methods(self._cls)),
             timeout=START_WITHIN if (limit := seconds(timeout)) is None else limit,
+            shares=tuple(shares),
         )
         return cluster.start_group(order)
 

@@ -24,7 +24,7 @@ from roost.engine.ports import PortShelf
 from roost.engine.position import Position
 from roost.engine.result import GroupResult
 from roost.engine.scatter import share_of
-from roost.engine.worker import WorkerContext, begin
+from roost.engine.worker import begin
 from roost.errors import ClusterError, Finding, LaunchError, nearest
 from roost.inventory.inventory import Inventory
 
@@ -148,51 +148,49 @@ class InlineCluster(Cluster):
 class InlineMembers:
     def __init__(self, cluster: InlineCluster, order: LaunchOrder) -> None:
         self.name = order.name
+        self._order, self._cluster = order, cluster
         self._seats = [seat(place, str(cluster.nodes[place.cluster_node_rank])) for place in order.placements]
-        self._variables: list[dict[str, str]] = []
-        self._workers: list[Any] = []
-        for place in order.placements:
-            setting = cluster.inventory.environment(place.node_group_label, place.cluster_node_rank)
-            variables = environment.worker_variables(
-                place,
-                world_size=len(order.placements),
-                master_addr=cluster.master_addr,
-                master_port=cluster.master_port,
-                group=order.name,
-                job=cluster.job,
-                device_names=place.visible_accelerators,
-            )
-            self._variables.append({**environment.configured_variables(setting, os.environ), **variables})
-            begin(
-                WorkerContext(
-                    group=order.name,
-                    job=cluster.job,
-                    placement=place,
-                    world_size=len(order.placements),
-                    master_addr=cluster.master_addr,
-                    master_port=cluster.master_port,
-                    node=str(cluster.nodes[place.cluster_node_rank]),
-                    devices=tuple(place.visible),
+        self._variables: dict[int, dict[str, str]] = {}
+        self._workers: dict[int, Any] = {}
+        self.start(range(len(order.placements)))
+
+    def start(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            self._start_rank(rank)
+
+    def restart(self, ranks: Sequence[int], timeout: float) -> None:
+        self.start(ranks)
+
+    def _start_rank(self, rank: int) -> None:
+        order, cluster, place = self._order, self._cluster, self._order.placements[rank]
+        settings = environment.rank_settings(
+            cluster.inventory,
+            cluster.job,
+            order,
+            place,
+            master_addr=cluster.master_addr,
+            master_port=cluster.master_port,
+            device_names=place.visible_accelerators,
+            node_paths=os.environ,
+        )
+        self._variables[rank] = settings.variables
+        begin(settings.context)
+        try:
+            with _as_rank(settings.variables):
+                self._workers[rank] = order.cls(
+                    *[share_of(arg, rank) for arg in order.args],
+                    **{key: share_of(arg, rank) for key, arg in order.kwargs.items()},
                 )
-            )
-            try:
-                with _as_rank(self._variables[-1]):
-                    self._workers.append(
-                        order.cls(
-                            *[share_of(arg, place.rank) for arg in order.args],
-                            **{key: share_of(arg, place.rank) for key, arg in order.kwargs.items()},
-                        )
-                    )
-            except Exception as error:
-                raise LaunchError(
-                    Finding(
-                        code="RE108",
-                        what=f"{order.name} rank {place.rank} ({self._seats[place.rank]}) could not start",
-                        why=f"{type(error).__name__}: {error}"[:500],
-                    )
-                ) from error
-            finally:
-                begin(None)
+        except Exception as error:
+            raise LaunchError(
+                Finding(
+                    code="RE108",
+                    what=f"{order.name} rank {rank} ({self._seats[rank]}) could not start",
+                    why=f"{type(error).__name__}: {error}"[:500],
+                )
+            ) from error
+        finally:
+            begin(None)
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
         outcomes = []

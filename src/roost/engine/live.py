@@ -18,7 +18,6 @@ from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section,
 from roost.engine.connection import answer, connect, job_namespace
 from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
-from roost.engine.launching import RayMembers, start_members
 from roost.engine.leases import PortLease, lease_from
 from roost.engine.managers import (
     MANAGERS,
@@ -29,6 +28,7 @@ from roost.engine.managers import (
     current_job,
     is_running,
 )
+from roost.engine.members import RayMembers, start_members
 from roost.engine.owners import Owner
 from roost.engine.position import Position
 from roost.engine.reservation import Reservation
@@ -176,23 +176,26 @@ class LiveCluster(Cluster):
         members = start_members(self, order)
         group = WorkerGroup(order.name, order.placements, order.methods, members, owned=True)
         group._on_shutdown = lambda: self._forget(order.name)
+        group._on_restart = lambda: self._register(order, members)
         self._groups[order.name] = group
         try:
-            answer(
-                [
-                    self._managers[WorkerManager].register_group.remote(
-                        order.name, members.description(order)
-                    ),
-                    self._managers[CollectiveManager].register.remote(
-                        order.name, members.master_addr, members.master_port, len(order.placements)
-                    ),
-                ],
-                "registering the group",
-            )
+            self._register(order, members)
         except BaseException:
             group.shutdown()
             raise
         return group
+
+    def _register(self, order: LaunchOrder, members: RayMembers) -> None:
+        """Let the job's other processes find the group."""
+        answer(
+            [
+                self._managers[WorkerManager].register_group.remote(order.name, members.description(order)),
+                self._managers[CollectiveManager].register.remote(
+                    order.name, members.master_addr, members.master_port, len(order.placements)
+                ),
+            ],
+            "registering the group",
+        )
 
     def _forget(self, name: str) -> None:
         self._groups.pop(name, None)

@@ -25,6 +25,7 @@ class WorkerContext:
     master_port: int
     node: str  # its node in words
     devices: tuple[str, ...]
+    share: float | None = None  # what it is charged of each of its accelerators, where a plan says so
 
     @property
     def name(self) -> str:
@@ -48,6 +49,7 @@ class Worker:
     world_size: int
     local_rank: int
     group_name: str
+    share: float | None
     _rank: int  # as older programs call them
     _world_size: int
     _group_name: str
@@ -63,6 +65,7 @@ class Worker:
             worker.world_size = worker._world_size = _starting.world_size
             worker.group_name = worker._group_name = _starting.group
             worker.local_rank = place.local_rank
+            worker.share = _starting.share
         return worker
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
