@@ -39,6 +39,7 @@ _EXPORTS = {
     "roost.inventory.nodes": ("Node",),
     "roost.inventory.ordering": ("NodeInfo",),
     "roost.placement.component": ("ComponentPlacement", "HybridComponentPlacement", "PlacementMode"),
+    "roost.placement.layouts": ("EngineGroup", "Layout", "LayoutMode", "Server"),
     "roost.placement.model_parallel": ("ModelParallelComponentPlacement",),
     "roost.placement.older": (
         "ChunkedPlacementStrategy",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from roost.inventory.nodes import Node
     from roost.inventory.ordering import NodeInfo
     from roost.placement.component import ComponentPlacement, HybridComponentPlacement, PlacementMode
+    from roost.placement.layouts import EngineGroup, Layout, LayoutMode, Server
     from roost.placement.model_parallel import ModelParallelComponentPlacement
     from roost.placement.older import (
         ChunkedPlacementStrategy,

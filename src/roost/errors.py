@@ -71,6 +71,9 @@ CODES: dict[str, Code] = {
     "RP107": Code("one device counted twice through two groups", "fit"),
     "RP108": Code("a number YAML may have rewritten", "fit"),
     "RP109": Code("two kinds of hardware in one process", "fit"),
+    "RP110": Code("engines that do not tile the nodes", "fit"),
+    "RP111": Code("shares of one accelerator that do not add up", "fit"),
+    "RP112": Code("a layout that needs more accelerators than there are", "fit"),
     # RM1xx: model-parallel placement
     "RM101": Code("a component the model-parallel placement needs or does not know"),
     "RM102": Code("accelerators that are not consecutive", "fit"),

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roost.config.document import Document, load
+from roost.config.labels import label_problems
+from roost.config.labels import split_labels as split_labels
+from roost.config.layout import PLACE, Layout
+from roost.config.layout_checks import layout_problems
 from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
 from roost.config.schema import NAME, OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
-from roost.errors import Finding, Path, close_to, nearest
+from roost.errors import Finding, Path, close_to, nearest, shown
 
 RESERVED_LABELS = ("cluster", "node")
 _CLUSTER_EXAMPLE = "write `cluster:` with `num_nodes` and `component_placement` under it"
@@ -33,12 +37,19 @@ class Job:
     num_nodes: int | None = None
     rules: Mapping[str, ComponentRule] = field(default_factory=dict)
     groups: tuple[NodeGroupConfig | None, ...] = ()  # as listed; None where one cannot be read
+    layout: Layout | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)  # wishes, by component
 
 
 def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Finding]]:
     """A job and everything wrong with it. Unreadable input raises; the rest is collected."""
     if isinstance(source, Job):
         return source, []
+    if isinstance(source, Layout):
+        if not overrides:  # sound, and its node groups are those of the inventory
+            document = Document(source.as_job())
+            return Job(document=document, layout=source, shares=_wishes(source.shares, source)), []
+        source = source.as_job()
     document = load(source, overrides)
     section = document.data.get("cluster")
     if not isinstance(section, dict):
@@ -61,7 +72,7 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
         return Job(document=document), findings
     # Where that section itself is broken, or another key may be a misspelling of it, that was said already.
     said = any(found.path[1:2] == ("component_placement",) or found.code == "RC101" for found in findings)
-    if not cluster.component_placement and not said:
+    if not cluster.component_placement and section.get("layout") is None and not said:
         findings.append(
             document.finding(
                 "RC102",
@@ -72,8 +83,18 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
             )
         )
     rules = _rules(cluster, document, findings)
+    layout = _layout(cluster, rules, document, findings)
+    _check_shares(cluster, layout, document, findings)
     groups = _in_place(cluster.node_groups or (), findings)
-    return Job(document=document, num_nodes=cluster.num_nodes, rules=rules, groups=groups), findings
+    job = Job(
+        document=document,
+        num_nodes=cluster.num_nodes,
+        rules=rules,
+        groups=groups,
+        layout=layout,
+        shares=_wishes(cluster.shares or {}, layout),
+    )
+    return job, findings
 
 
 def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
@@ -102,11 +123,7 @@ def _in_place(groups: Sequence[NodeGroupConfig], findings: Sequence[Finding]) ->
 
 def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) -> dict[str, ComponentRule]:
     rules: dict[str, ComponentRule] = {}
-    labels_known = {group.label.strip() for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
-    groups_lost = any(
-        found.severity == "error" and (found.path[1:2] == ("node_groups",) or _may_mean_groups(found.path))
-        for found in findings
-    )
+    labels_known, groups_lost = _labels(cluster), _groups_lost(findings)
     names = [name for key in cluster.component_placement for name in key.split(",")]
     if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
         findings.append(
@@ -125,38 +142,12 @@ def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) 
         text = value.placement if isinstance(value, PlacementRule) else value
         spec = _spec(text, key, document, text_path, findings)
         labels = split_labels(value.node_group) if isinstance(value, PlacementRule) else ()
-        if isinstance(value, PlacementRule) and value.node_group is not None and not labels:
-            findings.append(
-                document.finding(
-                    "RI103",
-                    f"{key}: node_group names no group",
-                    (*path, "node_group"),
-                    remedy="name one, or leave node_group out to use the whole cluster",
-                )
-            )
-            continue
-        for index, label in _each_label(value.node_group if isinstance(value, PlacementRule) else None):
-            if label not in labels_known and not groups_lost:
-                findings.append(
-                    document.finding(
-                        "RI103",
-                        f"{key}: unknown node group {label!r}",
-                        (*path, "node_group", *index),
-                        remedy=nearest(label, labels_known),
-                        part=None if index else _place_of(label, value),
-                    )
-                )
-        if len(set(labels)) < len(labels):
-            findings.append(
-                document.finding(
-                    "RP107",
-                    f"{key}: a node group is named twice",
-                    (*path, "node_group"),
-                    why="its resources would be counted twice",
-                    remedy="name each group once",
-                )
-            )
-            continue
+        if isinstance(value, PlacementRule) and value.node_group is not None:
+            known = () if groups_lost else labels_known
+            wrong = label_problems(key, value.node_group, known, document, (*path, "node_group"))
+            findings += wrong
+            if wrong and labels_known.issuperset(labels):
+                continue  # none at all, or one twice
         for name in key.split(","):
             name = name.strip()
             if not NAME.fullmatch(name):
@@ -185,28 +176,84 @@ def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) 
     return rules
 
 
+def _broken(findings: Sequence[Finding], key: str) -> bool:
+    return any(found.severity == "error" and found.path[1:2] == (key,) for found in findings)
+
+
+def _layout(
+    cluster: ClusterConfig, rules: Mapping[str, ComponentRule], document: Document, findings: list[Finding]
+) -> Layout | None:
+    """The layout, if it is sound: what is wrong in it would only cause more to be said."""
+    if cluster.layout is None or _broken(findings, "layout"):
+        return None
+    layout = Layout.of(cluster.layout, cluster.shares or {})
+    findings += layout_problems(layout, document, PLACE)
+    if cluster.layout.node_group is not None:
+        known = () if _groups_lost(findings) else _labels(cluster)
+        written = cluster.layout.node_group
+        findings += label_problems("layout", written, known, document, (*PLACE, "node_group"))
+    if _broken(findings, "layout"):
+        return None
+    for name in layout.components:
+        if name in rules:
+            findings.append(
+                document.finding(
+                    "RC106",
+                    f"component {name!r} is placed twice",
+                    rules[name].path[:3],
+                    key=True,
+                    why="the layout places it already",
+                    remedy="remove it here, or change the layout",
+                )
+            )
+    return layout
+
+
+def _check_shares(
+    cluster: ClusterConfig, layout: Layout | None, document: Document, findings: list[Finding]
+) -> None:
+    if _broken(findings, "component_placement") or (cluster.layout is not None and layout is None):
+        return  # not all names are known
+    known = [name.strip() for key in cluster.component_placement for name in key.split(",")]
+    known += [*layout.roles, "rollout"] if layout else []
+    for name in cluster.shares or ():
+        if name not in known:
+            findings.append(
+                document.finding(
+                    "RP106",
+                    f"shares: unknown component {shown(name)}",
+                    ("cluster", "shares", name),
+                    key=True,
+                    remedy=nearest(name, known),
+                )
+            )
+
+
+def _wishes(shares: Mapping[str, float], layout: Layout | None) -> dict[str, float]:
+    """A wish for `rollout` is one for each of a layout's groups of engines that has none of its own."""
+    wishes = dict(shares)
+    parts = [part.component for part in layout.engine_groups()] if layout else []
+    if "rollout" in wishes and parts and "rollout" not in parts:
+        common = wishes.pop("rollout")
+        wishes = {**dict.fromkeys(parts, common), **wishes}
+    return wishes
+
+
+def _labels(cluster: ClusterConfig) -> set[str]:
+    return {group.label.strip() for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
+
+
+def _groups_lost(findings: Sequence[Finding]) -> bool:
+    """Whether labels may be missing because a node group cannot be read."""
+    return any(
+        found.severity == "error" and (found.path[1:2] == ("node_groups",) or _may_mean_groups(found.path))
+        for found in findings
+    )
+
+
 def _may_mean_groups(path: Path) -> bool:
     """Whether the unknown key at this path may be `node_groups` misspelt."""
     return len(path) == 2 and close_to(str(path[1]), ClusterConfig.model_fields) == "node_groups"
-
-
-def split_labels(value: Any) -> tuple[str, ...]:
-    """Labels of `a`, `a,b` or `[a, b]`; numbers are labels too."""
-    if value is None:
-        return ()
-    items = value if isinstance(value, (list, tuple)) else [value]
-    return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
-
-
-def _each_label(value: Any) -> list[tuple[Path, str]]:
-    """The labels, each with its index where they were written as a list."""
-    if not isinstance(value, list):
-        return [((), label) for label in split_labels(value)]
-    return [((index,), label) for index, item in enumerate(value) for label in split_labels(item)]
-
-
-def _place_of(label: str, rule: Any) -> tuple[int, int]:
-    return max(0, str(rule.node_group).find(label)), len(label)
 
 
 def _spec(text: str, key: str, document: Document, path: Path, findings: list[Finding]) -> RankSpec | None:

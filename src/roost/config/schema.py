@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
 from roost.config.document import Document
+from roost.config.fields import NAME, TAGS, Count, Rank, Section, Share, Text, TextOrTexts
+from roost.config.layout_schema import LayoutConfig
 from roost.errors import Finding, Path, close_to, nearest, shown
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+__all__ = [
+    "NAME",
+    "OLDER_KEYS",
+    "ClusterConfig",
+    "Count",
+    "EnvConfig",
+    "HardwareConfig",
+    "NodeGroupConfig",
+    "PlacementRule",
+    "Rank",
+    "Section",
+    "Text",
+    "validate",
+]
 OLDER_KEYS = frozenset(
     (
         "profiling",
@@ -25,7 +38,6 @@ OLDER_KEYS = frozenset(
         "recreate_nccl_groups",
     )
 )
-_TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
 _PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
 _MOST_PROBLEMS = 100
 _EXAMPLES = {"placement": "0-7", "node_ranks": "0-1", "label": "a800", "node_group": "a800", "type": "Franka"}
@@ -49,34 +61,6 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
 }
-
-
-def _no_bool(value: Any) -> Any:
-    if isinstance(value, (bool, float)):
-        raise PydanticCustomError("int_type", "a whole number")
-    return value
-
-
-def _text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)]
-Rank = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-Text = Annotated[str, BeforeValidator(_text)]
-
-
-def _one_or_many(value: Any) -> str:
-    return "many" if isinstance(value, list) else "one"
-
-
-TextOrTexts = Annotated[
-    Annotated[Text, Tag("one")] | Annotated[list[Text], Tag("many")], Discriminator(_one_or_many)
-]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class PlacementRule(Section):
@@ -129,6 +113,10 @@ class NodeGroupConfig(Section):
 class ClusterConfig(Section):
     num_nodes: Count | None = None
     component_placement: dict[str, Placement] = Field(default_factory=dict)
+    layout: LayoutConfig | None = None
+    shares: dict[str, Share] | None = Field(
+        None, description="how much of an accelerator each component is charged where it shares one"
+    )
     node_groups: list[NodeGroupConfig] | None = None
 
 
@@ -176,7 +164,7 @@ def _steps(data: Any, loc: tuple[Any, ...]) -> Path:
             isinstance(data, list) and isinstance(step, int) and step < len(data)
         ):
             data = data[step]
-        elif step in _TAGS:
+        elif step in TAGS:
             continue
         steps.append(step)
     return tuple(steps)
@@ -185,6 +173,8 @@ def _steps(data: Any, loc: tuple[Any, ...]) -> Path:
 def _explain(model: type[BaseModel], problem: Any, document: Document, path: Path, steps: Path) -> Finding:
     here = (*path, *steps)
     name = str(here[-1]) if here else document.name
+    if here[-2:-1] == ("shares",):
+        name = f"share of {name}"
     kind = problem["type"]
     value = problem.get("input")
     if kind == "extra_forbidden":

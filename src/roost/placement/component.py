@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -11,6 +12,7 @@ from roost.errors import Finding, Path, PlacementError, RoostError, counted, err
 from roost.inventory.groups import build_groups
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
+from roost.placement.layouts import layout_rules
 from roost.placement.placement import Placement
 from roost.placement.spread import spread
 from roost.placement.strategies import (
@@ -28,7 +30,7 @@ class PlacementMode(Enum):
 
 
 class ComponentPlacement:
-    """Reads `cluster.component_placement` and gives each component its strategy.
+    """Reads `cluster.component_placement` and `cluster.layout` and gives each component its strategy.
 
     Every problem of every component is collected; the constructor raises them together.
     """
@@ -45,6 +47,7 @@ class ComponentPlacement:
         self._broken: set[Path] | None = None
         self._left = 50_000 + 64 * (len(self.inventory.nodes) + self.inventory.num_accelerators)
         if "RI108" not in {finding.code for finding in self.findings}:
+            self._lay_out_pool()
             self._compile()
         if any(finding.severity == "error" for finding in self.findings):
             raise error_for(self.findings)
@@ -81,6 +84,13 @@ class ComponentPlacement:
         grouped, problems = inventory.with_groups(self.job.groups, document)
         self.findings += problems
         return grouped
+
+    def _lay_out_pool(self) -> None:
+        """Turn the job's layout, if it has one, into rules like any other's."""
+        if self.job.layout is not None:
+            rules, problems = layout_rules(self.job.layout, self.inventory, self.job.document)
+            self.findings += problems
+            self.job = replace(self.job, rules={**rules, **self.job.rules})
 
     # -- how a rule becomes a strategy; model-parallel placement overrides this --------------------------
 
@@ -189,7 +199,7 @@ class ComponentPlacement:
             }
             for placements in self._placements.values()
         ]
-        if all(held == devices[0] for held in devices):
+        if all(held == devices[0] for held in devices[1:]):
             return PlacementMode.COLLOCATED
         disjoint = sum(map(len, devices)) == len(set().union(*devices))
         return PlacementMode.DISAGGREGATED if disjoint else PlacementMode.HYBRID

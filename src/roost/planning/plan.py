@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from roost.errors import Finding
+from roost.errors import Finding, PlacementError, nearest
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.placement import Placement
+from roost.planning.shares import WHOLE, charge, ticks_of
 
 FORMAT_VERSION = 1
 
@@ -65,16 +66,24 @@ class Plan:
     inventory: Inventory
     components: Mapping[str, ComponentPlan]
     findings: tuple[Finding, ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)  # wishes of the job, by component
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy does not pickle
-        parts = dict(self.components)
-        return partial(Plan, inventory=self.inventory, components=parts, findings=self.findings), ()
+        rebuild = partial(
+            Plan,
+            inventory=self.inventory,
+            components=dict(self.components),
+            findings=self.findings,
+            shares=dict(self.shares),
+        )
+        return rebuild, ()
 
     def devices_of(self, placement: Placement) -> Iterator[Device]:
         group = self.inventory.groups.get(placement.node_group_label)
@@ -104,6 +113,37 @@ class Plan:
         }
 
     @cached_property
+    def charges(self) -> Mapping[Device, Mapping[str, float]]:
+        """What each component is charged in total on each accelerator in use, as a part of 1."""
+        known: dict[tuple[str, ...], Mapping[str, float]] = {}
+        charges = {}
+        for device, uses in self.occupancy.items():
+            if device.group:
+                continue  # robots are not shared out
+            names = tuple([use.component for use in uses])
+            if names not in known:
+                known[names] = MappingProxyType(charge(uses, self.shares))
+            charges[device] = known[names]
+        return MappingProxyType(charges)
+
+    def share_of(self, component: str, rank: int) -> float:
+        """What one process is charged on each of its accelerators; 0 where it has none."""
+        if component not in self.components:
+            remedy = nearest(component, self.components)
+            raise PlacementError(
+                Finding(code="RP106", what=f"unknown component {component!r}", remedy=remedy)
+            )
+        place = self.components[component].members[rank]
+        parts = [
+            ticks_of(self.charges[device][component]) // use.processes
+            for device in self.devices_of(place)
+            if not device.group
+            for use in self.occupancy[device]
+            if use.component == component
+        ]
+        return min(parts, default=0) / WHOLE
+
+    @cached_property
     def idle(self) -> tuple[Device, ...]:
         """Accelerators nobody sits on."""
         robots = {label for label, group in self.inventory.groups.items() if group.hardware_type}
@@ -124,7 +164,7 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """The same for the same decisions on the same nodes, whatever the wording of the job."""
-        decisions = [
+        decisions: list[Any] = [
             [[node.rank, node.accelerators.count, node.accelerators.type] for node in self.inventory.nodes],
             [
                 [
@@ -137,6 +177,8 @@ class Plan:
                 for name, component in sorted(self.components.items())
             ],
         ]
+        if self.shares:
+            decisions.append([list(wish) for wish in sorted(self.shares.items())])
         text = json.dumps(decisions, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from roost.errors import Finding
+from roost.errors import Finding, error_for
 from roost.placement.component import ComponentPlacement
 from roost.planning.checks import check
 from roost.planning.plan import ComponentPlan, Plan
+from roost.planning.shares import share_problems
 
 
 def plan(
@@ -23,7 +24,7 @@ def plan(
 ) -> Plan:
     """Place every component of a job. Everything that is wrong is raised together.
 
-    `job` is a path, a dict or a `DictConfig`; its node groups are applied to the inventory. Pass
+    `job` is a path, a dict, a `DictConfig` or a `Layout`; its node groups are applied to the inventory. Pass
     `placement=ModelParallelComponentPlacement` for jobs whose program uses that class.
     """
     with _collector_paused():
@@ -55,7 +56,14 @@ def _planned(placed: ComponentPlacement) -> Plan:
         )
         for name in placed.components
     }
-    planned = Plan(inventory=replace(inventory, groups=groups), components=components)
+    shares = {name: share for name, share in placed.job.shares.items() if name in components}
+    planned = Plan(inventory=replace(inventory, groups=groups), components=components, shares=shares)
+    overdrawn = [
+        replace(problem, where=placed.job.document.key_span(problem.path))
+        for problem in share_problems(planned)
+    ]
+    if overdrawn:
+        raise error_for([*placed.findings, *overdrawn])
     findings = tuple(map(_without_source_text, [*placed.findings, *check(planned)]))
     return replace(planned, findings=findings)
 

@@ -20,6 +20,7 @@ from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Accelerators, Node
 from roost.placement.placement import Placement
 from roost.planning.plan import ComponentPlan, Plan
+from roost.planning.shares import share_problems
 
 _Number = Annotated[int, Field(ge=0, le=10**9)]
 
@@ -81,6 +82,7 @@ class _SavedComponent(_Saved):
     rule: str
     node_groups: list[str]
     placements: list[_SavedPlacement]
+    share: list[float] | None = None  # shown by `roost plan --json`; follows from the rest
 
 
 class _SavedSpan(_Saved):
@@ -106,6 +108,7 @@ class _SavedPlan(_Saved):
     nodes: Annotated[list[_SavedNode], Field(min_length=1)]
     node_groups: list[_SavedGroup]
     components: dict[str, _SavedComponent]
+    shares: dict[str, Annotated[float, Field(ge=0.0001, le=1)]] = {}
     findings: list[_SavedFinding]
 
 
@@ -138,7 +141,10 @@ def read_plan(data: Mapping[str, Any]) -> Plan:
         name: _component(name, component, inventory) for name, component in saved.components.items()
     }
     findings = tuple(_finding(finding) for finding in saved.findings)
-    return Plan(inventory=inventory, components=components, findings=findings)
+    _expect(components.keys() >= saved.shares.keys(), "a share of a component that is not in the plan")
+    plan = Plan(inventory=inventory, components=components, findings=findings, shares=saved.shares)
+    _expect(not share_problems(plan), "its shares do not add up")
+    return plan
 
 
 def _expect(right: bool, otherwise: str) -> None:

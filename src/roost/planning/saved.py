@@ -53,6 +53,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
             }
             for name, component in plan.components.items()
         },
+        **({"shares": dict(plan.shares)} if plan.shares else {}),
         "findings": [finding.to_dict() for finding in plan.findings],
     }
 

@@ -1,0 +1,47 @@
+"""The kinds of fields the schema is made of."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))  # of unions; pydantic puts them in its paths
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, (bool, float)):
+        raise PydanticCustomError("int_type", "a whole number")
+    return value
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "a number")
+    return value
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _one_or_many(value: Any) -> str:
+    return "many" if isinstance(value, list) else "one"
+
+
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)]
+CountOrNone = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)]  # as in none at all
+Rank = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
+# Ray counts in ten-thousandths: what is smaller would be nothing.
+Share = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.0001, le=1, allow_inf_nan=False)]
+Text = Annotated[str, BeforeValidator(_text)]
+TextOrTexts = Annotated[
+    Annotated[Text, Tag("one")] | Annotated[list[Text], Tag("many")], Discriminator(_one_or_many)
+]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)

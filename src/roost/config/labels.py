@@ -1,0 +1,62 @@
+"""Labels of node groups, as a rule or a layout names them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from roost.config.document import Document
+from roost.errors import Finding, Path, nearest
+
+
+def split_labels(value: Any) -> tuple[str, ...]:
+    """Labels of `a`, `a,b` or `[a, b]`; numbers are labels too."""
+    if value is None:
+        return ()
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
+
+
+def label_problems(
+    subject: str, written: Any, known: Collection[str], document: Document, path: Path
+) -> list[Finding]:
+    """What is wrong with a `node_group` that is given; `known` is empty where nothing can be known."""
+    labels = split_labels(written)
+    if not labels:
+        return [
+            document.finding(
+                "RI103",
+                f"{subject}: node_group names no group",
+                path,
+                remedy="name one, or leave node_group out to use the whole cluster",
+            )
+        ]
+    findings = [
+        document.finding(
+            "RI103",
+            f"{subject}: unknown node group {label!r}",
+            (*path, *index),
+            remedy=nearest(label, known),
+            part=None if index else (max(0, str(written).find(label)), len(label)),
+        )
+        for index, label in _each_label(written)
+        if known and label not in known
+    ]
+    if len(set(labels)) < len(labels):
+        findings.append(
+            document.finding(
+                "RP107",
+                f"{subject}: a node group is named twice",
+                path,
+                why="its resources would be counted twice",
+                remedy="name each group once",
+            )
+        )
+    return findings
+
+
+def _each_label(value: Any) -> list[tuple[Path, str]]:
+    """The labels, each with its index where they were written as a list."""
+    if not isinstance(value, list):
+        return [((), label) for label in split_labels(value)]
+    return [((index,), label) for index, item in enumerate(value) for label in split_labels(item)]

@@ -1,0 +1,199 @@
+"""Layouts on a cluster: the positions of the pool become resource ranks, the roles ordinary rules."""
+
+from __future__ import annotations
+
+from roost.config.document import Document
+from roost.config.job import ComponentRule
+from roost.config.layout import (
+    PLACE,
+    EngineGroup,
+    EngineSlice,
+    Layout,
+    LayoutMode,
+    Server,
+)
+from roost.config.layout_checks import count_key, width_key
+from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
+from roost.errors import Finding, Path, RoostError, counted
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import ACCELERATOR, Resources
+from roost.placement.tiling import Piece, Pool, Straddle, segments
+
+__all__ = ["EngineGroup", "EngineSlice", "Layout", "LayoutMode", "Server", "layout_rules"]
+
+_SHOWN = 4
+
+
+def layout_rules(
+    layout: Layout, inventory: Inventory, document: Document
+) -> tuple[dict[str, ComponentRule], list[Finding]]:
+    """A rule for each component of the layout that runs here, or what keeps it from fitting."""
+    if not layout.reserved:
+        return {}, []
+    pool, findings = _pool(layout, inventory, document)
+    if pool is None:
+        return {}, findings
+    rules: dict[str, ComponentRule] = {}
+
+    def add(name: str, place: str, spec: tuple[Segment, ...]) -> None:
+        # Rules of one path share their placements; where it is not written, its section is pointed at.
+        path = (*PLACE, place)
+        rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
+
+    trained = layout.slices()["actor"]
+    for name in layout.components:
+        if name in ("actor", "critic"):
+            add(name, "actor", segments([(run.first, len(run), 1) for run in pool.ranks(trained)]))
+    for part in layout.engine_groups():
+        tiled = pool.tile(part.positions, part.gpus_per_engine)
+        if isinstance(tiled, Straddle):
+            findings.append(_straddling(layout, part, pool, tiled, document))
+        else:
+            add(part.component, part.component, tiled)
+    return rules, findings
+
+
+def _pool(layout: Layout, inventory: Inventory, document: Document) -> tuple[Pool | None, list[Finding]]:
+    try:
+        resources = inventory.resources(layout.node_group)
+    except RoostError as error:
+        path: Path = (*PLACE, "node_group")
+        return None, [
+            document.finding(
+                problem.code, f"layout: {problem.what}", path, why=problem.why, remedy=problem.remedy
+            )
+            for problem in error.findings
+        ]
+    hidden = resources.bare and any(slot.node.accelerators.count for slot in resources.slots)
+    if hidden or any(slot.kind != ACCELERATOR for slot in resources.slots if not resources.bare):
+        return None, [
+            document.finding(
+                "RP104",
+                f"layout: the ranks of {resources.place} count {resources.noun}s, not accelerators",
+                (*PLACE, "node_group"),
+                why="a layout is a pool of accelerators",
+                remedy="use a group that has accelerators, or leave node_group out",
+            )
+        ]
+    there = 0 if resources.bare else resources.total
+    runs = [Ranks(0, there - 1)] if there else []
+    spec = parse_ranks(layout.accelerators or "all")
+    if layout.accelerators is not None and spec.segments[0].resources is not None:
+        runs = [segment.resources for segment in spec.segments if segment.resources is not None]
+        if runs[-1].last >= there:
+            return None, [_beyond(layout, spec, there, resources, document)]
+    pool = Pool(resources, runs)
+    return (pool, []) if pool.size >= layout.reserved else (None, [_too_small(layout, pool, there, document)])
+
+
+def _beyond(layout: Layout, spec: RankSpec, there: int, resources: Resources, document: Document) -> Finding:
+    segment = next(one for one in spec.segments if one.resources and one.resources.last >= there)
+    last = segment.resources.last if segment.resources else 0
+    return document.finding(
+        "RP101",
+        f"accelerators: accelerator {last} does not exist",
+        (*PLACE, "accelerators"),
+        why=_holding(resources, there),
+        remedy=f"stay within {Ranks(0, there - 1)}" if there else "take a cluster with accelerators",
+        part=(segment.start, segment.length),
+    )
+
+
+def _holding(resources: Resources, there: int) -> str:
+    return f"{resources}" if there else f"{resources.place} {resources.has} no accelerators"
+
+
+def _too_small(layout: Layout, pool: Pool, there: int, document: Document) -> Finding:
+    actor, rollout = layout.num_actor, layout.num_rollout
+    trained = f"A = {layout.actor_num_nodes} x {layout.actor_num_gpus_per_node} = {actor:,}"
+    sums = {
+        LayoutMode.DEBUG_ROLLOUT_ONLY: f"R = {rollout:,}; G = R",
+        LayoutMode.COLOCATE: f"{trained}, R = {rollout:,}; G = the larger",
+        LayoutMode.DISAGGREGATED: f"{trained}, R = {rollout:,}; G = A + R",
+    }
+    needed = f"{layout.mode.value}: {sums.get(layout.mode, f'{trained}; G = A')} = {layout.reserved:,}"
+    listed = layout.accelerators is not None and pool.size < there
+    lacking = layout.reserved - pool.size
+    smaller = {
+        LayoutMode.DEBUG_ROLLOUT_ONLY: "the rollout",
+        LayoutMode.COLOCATE: "whichever is larger",
+        LayoutMode.DISAGGREGATED: "the actor or the rollout",
+    }.get(layout.mode, "the actor")
+    remedies = [f"give {smaller} {lacking:,} fewer"]
+    if layout.mode is LayoutMode.DISAGGREGATED and max(actor, rollout) <= pool.size:
+        remedies.append("set colocate: true")
+    remedies.append("list more accelerators" if listed else "take a larger cluster")
+    has = _holding(pool.resources, there)
+    has = f"accelerators {layout.accelerators} are {pool.size:,}" if listed else has
+    return document.finding(
+        "RP112",
+        f"the layout needs {counted(layout.reserved, 'accelerator')}, {has}",
+        (*PLACE, "accelerators") if listed else PLACE,
+        key=not listed,
+        why=needed,
+        remedy=", or ".join(remedies),
+    )
+
+
+def _straddling(layout: Layout, part: EngineSlice, pool: Pool, torn: Straddle, document: Document) -> Finding:
+    width, held = part.gpus_per_engine, torn.pieces
+    nodes = list(dict.fromkeys(piece.slot.node.rank for piece in held))
+    where = [f"{piece.local} of node {piece.slot.node.rank}" for piece in held[:_SHOWN]]
+    where += [f"{len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
+    subject = f"{part.component}: engine {torn.engine}"
+    if len(nodes) == 1:
+        what = f"{subject} would hold accelerators that are not consecutive ({' and '.join(where)})"
+    else:
+        joint = " and ".join(map(str, nodes)) if len(nodes) == 2 else ranges(nodes)
+        what = f"{subject} would straddle nodes {joint} (accelerators {', '.join(where)})"
+    return document.finding(
+        "RP110",
+        what,
+        (*PLACE, *width_key(part)),
+        why=_reason(held, width),
+        remedy=_remedy(layout, part, pool, width),
+    )
+
+
+def _reason(held: tuple[Piece, ...], width: int) -> str:
+    sizes = sorted({piece.slot.count for piece in held})
+    if len({piece.slot.node.rank for piece in held}) == 1:
+        return "the accelerators of a process are consecutive"
+    if width <= max(sizes):
+        return f"an engine of {width} lies on one node"
+    if len(sizes) > 1:
+        return f"an engine wider than a node fills whole nodes of equal size; these have {sizes[0]} and {sizes[-1]}"
+    if width % sizes[0]:
+        return f"an engine wider than a node fills whole nodes; {width} is not a multiple of {sizes[0]}"
+    return "an engine wider than a node fills whole nodes, from the first accelerator of one"
+
+
+def _remedy(layout: Layout, part: EngineSlice, pool: Pool, width: int) -> str:
+    """Widths that tile from where the group starts, and another size of what comes before it."""
+    count, start = len(part.positions), part.positions.start
+
+    def works(other: int, at: int = start, room: int = count) -> bool:
+        stop = at + max(1, room // other) * other
+        return stop <= pool.size and not isinstance(pool.tile(range(at, stop), other), Straddle)
+
+    sizes = {piece.slot.count for piece in pool.pieces(range(start, min(start + count + width, pool.size)))}
+    likely = {size // number for size in sizes for number in range(1, size + 1) if not size % number}
+    likely |= {size * number for size in sizes for number in (width // size, width // size + 1)}
+    below = [other for other in sorted(likely) if 0 < other < width and works(other)][-2:]
+    above = [other for other in sorted(likely) if other > width and works(other)][:1]
+    remedies = []
+    if below or above:
+        choices = [str(other) for other in [*below, *above]]
+        listed = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
+        odd = any(count % other for other in [*below, *above])
+        multiple = f" ({count_key(part)[-1]} must be a multiple of it)" if odd else ""
+        remedies.append(f"use {listed} accelerators per engine{multiple}")
+    actor = layout.num_actor
+    if layout.mode is LayoutMode.DISAGGREGATED and start == actor:
+        largest = max(sizes)
+        for away in range(1, largest + 1):
+            for other in (actor + away, actor - away):
+                if other > 0 and works(width, other):
+                    remedies.append(f"give the actor {counted(other, 'accelerator')}")
+                    return ", or ".join(remedies)
+    return ", or ".join(remedies) or "choose other accelerators for the pool"

@@ -1,0 +1,105 @@
+"""How much of an accelerator each component on it is charged.
+
+Amounts are whole ten-thousandths, which is as fine as Ray counts, and are rounded down: the sum on an
+accelerator never exceeds 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from roost.errors import Finding, PlacementError, counted
+
+if TYPE_CHECKING:
+    from roost.planning.plan import Device, Plan, Use
+
+WHOLE = 10_000
+_TRAINING_TICKS = (
+    8_000  # of an accelerator that only training and rollout share, unless the job says otherwise
+)
+
+
+def charge(uses: Iterable[Use], wishes: Mapping[str, float]) -> dict[str, float]:
+    """What each component on one accelerator is charged there in total."""
+    names = tuple(use.component for use in uses)
+    problem = _problem(names, wishes)
+    if problem is not None:
+        raise PlacementError(problem)
+    return {name: ticks / WHOLE for name, ticks in _ticks(names, wishes).items()}
+
+
+def ticks_of(share: float) -> int:
+    """In ten-thousandths, as written: 0.29 is 2900, although the nearest float lies below."""
+    return int(Decimal(repr(float(share))) * WHOLE)
+
+
+def _ticks(names: Sequence[str], wishes: Mapping[str, float]) -> dict[str, int]:
+    if len(names) == 1:
+        return {names[0]: WHOLE}
+    asked = {name: ticks_of(wishes[name]) for name in names if name in wishes}
+    others = [name for name in names if name not in asked]
+    if not asked and len(names) == 2 and _is_training(names[0]) != _is_training(names[1]):
+        one, two = sorted(names, key=_is_training, reverse=True)
+        if _is_rollout(two):
+            return {name: _TRAINING_TICKS if name == one else WHOLE - _TRAINING_TICKS for name in names}
+    each = (WHOLE - sum(asked.values())) // len(others) if others else 0
+    return {name: asked.get(name, each) for name in names}
+
+
+def _is_training(name: str) -> bool:
+    return name in ("actor", "critic")
+
+
+def _is_rollout(name: str) -> bool:
+    return name == "rollout" or name.startswith("rollout.")
+
+
+def _problem(names: Sequence[str], wishes: Mapping[str, float]) -> Finding | None:
+    asked = [name for name in names if name in wishes]
+    if len(names) < 2 or not asked:
+        return None
+    total = sum(ticks_of(wishes[name]) for name in asked)
+    others = [name for name in names if name not in wishes]
+    listed = " + ".join(f"{name} {wishes[name]:g}" for name in asked)
+    if total > WHOLE:
+        return Finding(
+            code="RP111",
+            what=f"the shares add up to {total / WHOLE:g}",
+            why=listed,
+            remedy="lower them until they add up to 1 at most",
+        )
+    if others and (WHOLE - total) // len(others) == 0:
+        return Finding(
+            code="RP111",
+            what=f"the shares leave nothing for {' and '.join(others)}",
+            why=f"{listed} = {total / WHOLE:g}",
+            remedy="lower them, or give every component there a share",
+        )
+    return None
+
+
+def share_problems(plan: Plan) -> list[Finding]:
+    """Accelerators where the wishes cannot be met, said once for each set of components."""
+    if not plan.shares:
+        return []
+    where: dict[tuple[str, ...], list[Device]] = {}
+    for device, uses in plan.occupancy.items():
+        if not device.group and len(uses) > 1:
+            where.setdefault(tuple(use.component for use in uses), []).append(device)
+    findings = []
+    for names, devices in where.items():
+        problem = _problem(names, plan.shares)
+        if problem is not None:
+            more = f" and {counted(len(devices) - 1, 'more accelerator')}" if len(devices) > 1 else ""
+            findings.append(
+                Finding(
+                    code=problem.code,
+                    what=f"{devices[0]}{more}: {problem.what}",
+                    why=problem.why,
+                    remedy=problem.remedy,
+                    path=("cluster", "shares"),
+                )
+            )
+    return findings
