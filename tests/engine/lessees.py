@@ -1,0 +1,60 @@
+"""Workers that lease ports and lock devices. Importing this costs little, since every worker process does it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import roost
+
+
+class Lessee(roost.Worker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases: list[roost.PortLease] = []
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def lease(self, count: int = 1, consecutive: bool = False, timeout: float = 30.0) -> Any:
+        self.leases.append(roost.lease_ports(count, consecutive=consecutive, timeout=timeout))
+        return self.leases[-1]
+
+    def lease_many(self, times: int) -> list[list[int]]:
+        """So many leases, every tenth a block; each port is listened on while it is leased."""
+        made = []
+        for number in range(times):
+            made.append(self.lease(4, consecutive=True) if number % 10 == 9 else self.lease())
+            for port in made[-1].ports:
+                listen_and_close(port)
+        return [lease.ports for lease in made]
+
+    def lease_all(self) -> list[int]:
+        """Every port there is, one at a time."""
+        ports: list[int] = []
+        while True:
+            try:
+                ports += self.lease().ports
+            except roost.ClusterError as error:
+                if error.codes == ("RE117",):
+                    return sorted(ports)
+                raise
+
+    def release(self, which: int = -1) -> list[int]:
+        lease = self.leases.pop(which)
+        lease.release()
+        lease.release()
+        return lease.ports
+
+    def release_all(self) -> None:
+        while self.leases:
+            self.release()
+
+
+def listen_and_close(port: int) -> None:
+    """As servers do."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+        server.listen()

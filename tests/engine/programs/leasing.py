@@ -1,0 +1,28 @@
+"""A job of two workers on one node that do as they are told: one JSON line `[rank, method, ...]` at a time."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from lessees import Lessee
+from saying import say
+
+import roost
+
+
+def main(job: str) -> None:
+    with roost.Cluster(num_nodes=1, job=job, timeout=60) as cluster:
+        group = Lessee.create_group().launch(cluster, roost.NodePlacementStrategy([0, 0]), name="lessees")
+        say(group.pid().wait(timeout=60))
+        for line in sys.stdin:
+            rank, method, *args = json.loads(line)
+            try:
+                (value,) = getattr(group.execute_on(rank), method)(*args).wait(timeout=60)
+                say(value.ports if isinstance(value, roost.PortLease) else value)
+            except roost.RoostError as error:
+                cause = error.__cause__
+                say({"codes": cause.codes if isinstance(cause, roost.RoostError) else [], "text": str(cause)})
+
+
+main(*sys.argv[1:])
