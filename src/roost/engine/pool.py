@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from roost.config.job import read_job
+from roost.config.layout import Layout
 from roost.config.ranks import ranges
 from roost.engine.position import Position
-from roost.errors import Finding, PlacementError, nearest
+from roost.errors import ConfigurationError, Finding, PlacementError, error_for, nearest
 from roost.inventory.resources import Resources
-from roost.placement.layouts import Layout
 from roost.placement.strategies import FlexiblePlacementStrategy, PlacementStrategy
 from roost.planning.plan import Plan
 from roost.planning.planner import plan
@@ -82,6 +84,30 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def layout_of(source: Any) -> Layout:
+    """A layout from whatever describes one."""
+    if isinstance(source, Layout):
+        return source
+    is_job = isinstance(source, (str, os.PathLike)) or (isinstance(source, Mapping) and "cluster" in source)
+    if not is_job:
+        return Layout.from_args(source)
+    job, findings = read_job(source)
+    if any(finding.severity == "error" for finding in findings):
+        raise error_for(findings)
+    if job.layout is None:
+        raise ConfigurationError(
+            job.document.finding(
+                "RC102",
+                "the job has no layout",
+                ("cluster", "layout"),
+                key=True,
+                remedy="write one under `cluster`, or launch its components by their placements",
+            )
+        )
+    own = {name: share for name, share in job.layout.shares.items() if name in job.layout.roles}
+    return replace(job.layout, shares=own)
 
 
 def open_pool(cluster: Cluster, layout: Layout, timeout: float) -> Pool:

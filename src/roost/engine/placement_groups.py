@@ -1,0 +1,142 @@
+"""A pool for programs that schedule on Ray themselves: placement group, bundles and devices of each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from roost.engine.cluster import Cluster
+from roost.engine.position import Position
+from roost.inventory.accelerators import accelerator_kind
+from roost.inventory.resources import ACCELERATOR
+from roost.planning.plan import Device
+
+if TYPE_CHECKING:
+    from roost.engine.pool import Pool
+
+
+class RoleGroup:
+    """What one role was given. Unpacks as `(placement group, bundle of each position, device of each)`.
+
+    One bundle holds all of a node's accelerators, so several positions have the same one: pin an actor to its
+    bundle and ask for no accelerators, which are held already. `options(i)` says all of that to Ray.
+    """
+
+    def __init__(self, pool: Pool, role: str) -> None:
+        self.positions = pool.role(role)
+        self._pool, self._role = pool, role
+
+    @property
+    def placement_group(self) -> Any:
+        return self.positions[0].bundle[0] if self.positions else None
+
+    @property
+    def bundles(self) -> list[int]:
+        return [position.bundle[1] for position in self.positions]
+
+    @property
+    def devices(self) -> list[int | str]:
+        """What was measured: numbers, or names where a device's name is not a number."""
+        return [int(one.name) if one.name.isdecimal() else one.name for one in self.positions]
+
+    @property
+    def shares(self) -> list[float]:
+        """What the role is charged of each of its accelerators; 0 where nothing of it runs."""
+        charges = self._pool.plan.charges
+        return [
+            sum(charge for name, charge in charges.get(_device(one), {}).items() if self._is_of_role(name))
+            for one in self.positions
+        ]
+
+    def _is_of_role(self, component: str) -> bool:
+        return component == self._role or component.startswith(f"{self._role}.")
+
+    @property
+    def nodes(self) -> list[int]:
+        return [position.node for position in self.positions]
+
+    def options(self, first: int, count: int = 1) -> dict[str, Any]:
+        """Options for a Ray actor on `count` positions from `first` on, which must be on one node."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        chosen = self.positions[first : first + count]
+        if len(chosen) < count or len({one.node for one in chosen}) > 1 or first < 0:
+            raise self._refused(first, count)
+        group, bundle = chosen[0].bundle
+        kind = accelerator_kind(self._pool.cluster.nodes[chosen[0].node].accelerators.type)
+        variables = kind.visible([one.name for one in chosen])
+        # Ray would empty the variable of an actor that asks for no accelerator.
+        variables.update({f"RAY_EXPERIMENTAL_NOSET_{kind.visible_variable}": "1"})
+        return {
+            "num_cpus": 0,
+            "num_gpus": 0,
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                group, placement_group_bundle_index=bundle, placement_group_capture_child_tasks=True
+            ),
+            "runtime_env": {"env_vars": variables},
+        }
+
+    def _refused(self, first: int, count: int) -> Exception:
+        from roost.errors import Finding, PlacementError
+
+        nodes = sorted({one.node for one in self.positions[max(0, first) : first + count]})
+        span = f"they are on nodes {nodes[0]} and {nodes[-1]}" if len(nodes) > 1 else ""
+        return PlacementError(
+            Finding(
+                code="RP102",
+                what=f"no actor can have positions {first}-{first + count - 1}",
+                why=span or f"there are {len(self.positions)}, counted from 0",
+            )
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.placement_group, self.bundles, self.devices))
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return (self.placement_group, self.bundles, self.devices)[index]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.positions)} positions on nodes {sorted(set(self.nodes))}>"
+
+
+class PlacementGroups(dict[str, RoleGroup]):
+    """The roles of a pool by name, and the pool and cluster they belong to."""
+
+    def __init__(self, pool: Pool, owns_cluster: bool) -> None:
+        super().__init__({role: RoleGroup(pool, role) for role in pool.layout.slices()})
+        self.pool, self.plan = pool, pool.plan
+        self._owns_cluster = owns_cluster
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.pool.cluster
+
+    def release(self) -> None:
+        """Give the accelerators back, and end the cluster if it was made for them."""
+        self.pool.release()
+        if self._owns_cluster:
+            self.cluster.shutdown()
+
+
+def create_placement_groups(
+    args: Any, cluster: Cluster | None = None, timeout: float = 300.0
+) -> PlacementGroups:
+    """Reserve what the flags ask for and say who gets which accelerator.
+
+    `args` is what `argparse` gave, or a `Layout`. Without a cluster, all nodes of the Ray that `Cluster` would
+    connect to are used.
+    """
+    made = cluster or Cluster(cluster_cfg={}, timeout=timeout)
+    try:
+        return PlacementGroups(made.pool(args, timeout), owns_cluster=cluster is None)
+    except BaseException:
+        if cluster is None:
+            made.shutdown()
+        raise
+
+
+def _device(position: Position) -> Device:
+    return Device(position.node, ACCELERATOR, "", position.device)
