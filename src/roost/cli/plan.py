@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +22,9 @@ from roost.cli.ending import (
     width_of,
 )
 from roost.cli.where import chosen_inventory, cluster_options, placement_class
+
+if TYPE_CHECKING:
+    from roost.planning.plan import Plan
 
 
 @click.command("plan")
@@ -67,7 +71,7 @@ def command(
         tell_findings(findings)
         return code_for(findings)
     if as_json:
-        emit_json(planned.to_dict())
+        emit_json(_with_shares(planned))
         tell_findings(planned.findings)
         return FINE
     emit(
@@ -87,6 +91,16 @@ def command(
     return FINE
 
 
+def _with_shares(planned: Plan) -> dict[str, Any]:
+    """The plan as it is saved, and the least and the most each component is charged on an accelerator."""
+    from roost.views.seats import seats
+
+    data, shares = planned.to_dict(), seats(planned).shares(planned.shares)
+    for name, component in data["components"].items():
+        component["share"] = list(shares[name]) if name in shares else None
+    return data
+
+
 def _check_overrides(overrides: tuple[str, ...]) -> None:
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
@@ -100,4 +114,5 @@ def _likely_shape(config: str, overrides: tuple[str, ...]) -> str:
     from roost.config.job import read_job
 
     job, _ = read_job(config, overrides)
-    return f"{job.num_nodes or 1}x8"
+    needed = -(-job.layout.reserved // 8) if job.layout else 1
+    return f"{job.num_nodes or min(max(needed, 1), 100_000)}x8"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,8 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
     if isinstance(source, Layout):
         if not overrides:  # sound, and its node groups are those of the inventory
             document = Document(source.as_job())
-            return Job(document=document, layout=source, shares=_wishes(source.shares, source)), []
+            findings = _unknown_shares(source.shares, source.roles, document)
+            return Job(document=document, layout=source, shares=_wishes(source.shares, source)), findings
         source = source.as_job()
     document = load(source, overrides)
     section = document.data.get("cluster")
@@ -84,7 +85,9 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
         )
     rules = _rules(cluster, document, findings)
     layout = _layout(cluster, rules, document, findings)
-    _check_shares(cluster, layout, document, findings)
+    placed = _names_placed(cluster, layout, findings)
+    if placed is not None:
+        findings += _unknown_shares(cluster.shares or {}, placed, document)
     groups = _in_place(cluster.node_groups or (), findings)
     job = Job(
         document=document,
@@ -209,24 +212,28 @@ def _layout(
     return layout
 
 
-def _check_shares(
-    cluster: ClusterConfig, layout: Layout | None, document: Document, findings: list[Finding]
-) -> None:
+def _names_placed(
+    cluster: ClusterConfig, layout: Layout | None, findings: Sequence[Finding]
+) -> list[str] | None:
+    """Every component of the job, or None where some cannot be known."""
     if _broken(findings, "component_placement") or (cluster.layout is not None and layout is None):
-        return  # not all names are known
-    known = [name.strip() for key in cluster.component_placement for name in key.split(",")]
-    known += [*layout.roles, "rollout"] if layout else []
-    for name in cluster.shares or ():
-        if name not in known:
-            findings.append(
-                document.finding(
-                    "RP106",
-                    f"shares: unknown component {shown(name)}",
-                    ("cluster", "shares", name),
-                    key=True,
-                    remedy=nearest(name, known),
-                )
-            )
+        return None
+    names = [name.strip() for key in cluster.component_placement for name in key.split(",")]
+    return [*names, *(layout.roles if layout else ())]
+
+
+def _unknown_shares(shares: Mapping[str, float], known: Collection[str], document: Document) -> list[Finding]:
+    return [
+        document.finding(
+            "RP106",
+            f"shares: unknown component {shown(name)}",
+            ("cluster", "shares", name),
+            key=True,
+            remedy=nearest(name, known),
+        )
+        for name in shares
+        if name not in known
+    ]
 
 
 def _wishes(shares: Mapping[str, float], layout: Layout | None) -> dict[str, float]:

@@ -6,7 +6,7 @@ on a cluster, where the layout becomes ordinary placement rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import partial
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from roost.config.document import Document
+from roost.config.engines import EngineGroup, EngineSlice, Server, component_names
 from roost.config.labels import split_labels
 from roost.config.layout_checks import critic_problems, layout_problems
 from roost.config.layout_schema import LayoutConfig
@@ -44,37 +45,6 @@ class LayoutMode(Enum):
     def serves(self) -> bool:
         """Whether rollout engines run on the pool."""
         return self in (LayoutMode.DEBUG_ROLLOUT_ONLY, LayoutMode.COLOCATE, LayoutMode.DISAGGREGATED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineGroup:
-    """Engines of one kind; a `placeholder` holds accelerators and runs nothing."""
-
-    kind: str = "regular"
-    num_gpus: int
-    gpus_per_engine: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    name: str = "default"
-    groups: tuple[EngineGroup, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSlice:
-    """A group of engines on the pool: engine e holds the e-th `gpus_per_engine` of its positions."""
-
-    component: str
-    server: str
-    kind: str
-    positions: range
-    gpus_per_engine: int
-    path: Path = ()  # of the group inside the layout, where servers are listed
-
-    @property
-    def num_engines(self) -> int:
-        return len(self.positions) // self.gpus_per_engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,12 +182,12 @@ class Layout:
 
     def engine_groups(self) -> tuple[EngineSlice, ...]:
         """The groups of engines that run, or hold something, on the pool."""
-        return tuple(part for part in self._groups() if part.positions) if self.mode.serves else ()
+        return tuple(part for part in self.all_groups() if part.positions) if self.mode.serves else ()
 
     @property
     def roles(self) -> list[str]:
-        """Every component the layout knows of, in any mode."""
-        return ["actor", "critic", *(part.component for part in self._groups())]
+        """Every component there can be, in any mode; `rollout` stands for all of its groups."""
+        return ["actor", "critic", "rollout", *(part.component for part in self.all_groups())]
 
     @property
     def components(self) -> list[str]:
@@ -226,12 +196,15 @@ class Layout:
         trains = trains if self.mode.trains and self.num_actor else []
         return [*trains, *(part.component for part in self.engine_groups())]
 
-    def _groups(self) -> Iterator[EngineSlice]:
+    def all_groups(self) -> Iterator[EngineSlice]:
+        """Every group that is written down, in any mode."""
         alone = EngineGroup(num_gpus=self.num_rollout)
         servers = self.servers or (Server(groups=(alone,)),)
         position = self.rollout_offset
         for index, server in enumerate(servers):
-            for number, (group, name) in enumerate(zip(server.groups, _names(server, servers), strict=True)):
+            for number, (group, name) in enumerate(
+                zip(server.groups, component_names(server, servers), strict=True)
+            ):
                 # What runs nothing need not tile anything.
                 usual = 1 if group.kind == "placeholder" else self.rollout_num_gpus_per_engine
                 yield EngineSlice(
@@ -243,20 +216,6 @@ class Layout:
                     path=("servers", index, "groups", number) if self.servers else (),
                 )
                 position += group.num_gpus
-
-
-def _names(server: Server, servers: Sequence[Server]) -> Iterator[str]:
-    """`rollout`, `rollout.<server>`, or `rollout.<server>.<kind>` with a number from the second on."""
-    lone = len(servers) == 1 and server.name == "default"
-    if len(server.groups) == 1:
-        plain = lone and server.groups[0].kind == "regular"
-        yield "rollout" if plain else f"rollout.{server.name}"
-        return
-    seen: dict[str, int] = {}
-    for group in server.groups:
-        times = seen[group.kind] = seen.get(group.kind, -1) + 1
-        kind = f"{group.kind}-{times}" if times else group.kind
-        yield f"rollout.{kind}" if lone else f"rollout.{server.name}.{kind}"
 
 
 class _Attributes:

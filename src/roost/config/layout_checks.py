@@ -11,7 +11,8 @@ from roost.config.ranks import MAX_RANK, RankSyntaxError, parse_ranks
 from roost.errors import Finding, Path, counted, nearest, shown
 
 if TYPE_CHECKING:
-    from roost.config.layout import EngineSlice, Layout
+    from roost.config.engines import EngineSlice
+    from roost.config.layout import Layout
 
 MAX_GROUPS = 1_000
 
@@ -64,7 +65,7 @@ def _servers(layout: Layout, document: Document, path: Path) -> list[Finding]:
     if findings:
         return findings
     taken: set[str] = set()
-    for part in layout._groups():
+    for part in layout.all_groups():
         if part.component in taken:
             findings.append(
                 document.finding(

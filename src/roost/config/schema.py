@@ -45,6 +45,7 @@ _WHOLE = ("it should be a whole number", "write digits only, such as 4")
 _TRUTH = ("it should be true or false", "write true or false")
 _WORDS = ("it should be text", "put it in quotes")
 _MAPPING = ("it should be a mapping", "write `key: value` lines under it")
+_ELSEWHERE: dict[Path, str] = {("layout", "shares"): "write `shares` under `cluster`, beside `layout`"}
 _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how to write it
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
@@ -57,6 +58,7 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
     "bool_type": _TRUTH,
     "string_type": _WORDS,
     "string_too_short": ("it is empty", "write its name"),
+    "too_short": ("it is empty", "list at least one entry"),
     "list_type": ("it should be a list", "write one entry on each line, after a dash"),
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
@@ -179,7 +181,8 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
     value = problem.get("input")
     if kind == "extra_forbidden":
         known = _keys_at(model, steps[:-1])
-        return document.finding("RC101", f"unknown key {name!r}", here, key=True, remedy=nearest(name, known))
+        remedy = _ELSEWHERE.get(here[-2:]) or nearest(name, known)
+        return document.finding("RC101", f"unknown key {name!r}", here, key=True, remedy=remedy)
     if kind == "missing":
         example = _EXAMPLES.get(name, "...")
         owner = f"{here[-2]}: " if len(here) > 1 and isinstance(here[-2], str) else ""
@@ -200,6 +203,8 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         name = "placement"
     if kind == "string_type" and (name in ("placement", "node_ranks") or isinstance(value, (dict, list))):
         example = f"write it as `{here[-1]}: {_EXAMPLES.get(name, 'text')}`"
+    elif here[-2:-1] == ("shares",):
+        example = "write a number above 0, at most 1, such as 0.5"
     elif kind == "dict_type" and "env_vars" in here:
         form, example = "it should be a variable and its value", "write `NAME: value`"
     if value is None:

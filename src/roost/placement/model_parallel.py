@@ -38,6 +38,15 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         self._mode: PlacementMode | None = None
         self._read: dict[tuple[str, ...], int | None] = {}
         self._held: dict[str, tuple[Ranks, frozenset[tuple[int, int]]]] = {}
+        if self.job.layout is not None:
+            what, why = "model-parallel placement does not take a layout", "it decides the same things"
+            remedy = "use ComponentPlacement, or component_placement instead of the layout"
+            self.findings.append(
+                self.job.document.finding(
+                    "RM101", what, ("cluster", "layout"), key=True, why=why, remedy=remedy
+                )
+            )
+            return
         for name in self.job.rules:
             if name not in KNOWN:
                 self._complain(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from roost.config.ranks import ranges
-from roost.errors import Finding
+from roost.errors import Finding, Path
 from roost.planning.plan import ComponentPlan, Plan
 
 __all__ = ["check", "ranges"]
@@ -14,10 +14,12 @@ __all__ = ["check", "ranges"]
 _SHOWN = 4
 
 
-def check(plan: Plan) -> list[Finding]:
+def check(plan: Plan, laid_out: Collection[str] = ()) -> list[Finding]:
+    """Advice; `laid_out` are the components a layout placed."""
     findings = [*_idle(plan), *_crowded(plan)]
-    for component in plan.components.values():
-        findings += _mixed_models(plan, component)
+    for name, component in plan.components.items():
+        place = ("layout",) if name in laid_out else ("component_placement", name)
+        findings += _mixed_models(plan, component, ("cluster", *place))
     return findings
 
 
@@ -68,7 +70,7 @@ def _crowded(plan: Plan) -> list[Finding]:
     ]
 
 
-def _mixed_models(plan: Plan, component: ComponentPlan) -> list[Finding]:
+def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Finding]:
     if len({(node.accelerators.type, node.accelerators.model) for node in plan.inventory.nodes}) < 2:
         return []
     models: Counter[str] = Counter()
@@ -91,6 +93,6 @@ def _mixed_models(plan: Plan, component: ComponentPlan) -> list[Finding]:
             what=f"{component.name}: its processes sit on different accelerators ({', '.join(parts)}){alone}",
             why="a collective runs at the pace of the slowest",
             remedy="place it through a group of one model",
-            path=("cluster", "component_placement", component.name),
+            path=path,
         )
     ]

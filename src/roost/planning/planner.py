@@ -56,6 +56,7 @@ def _planned(placed: ComponentPlacement) -> Plan:
         )
         for name in placed.components
     }
+    layout = placed.job.layout
     shares = {name: share for name, share in placed.job.shares.items() if name in components}
     planned = Plan(inventory=replace(inventory, groups=groups), components=components, shares=shares)
     overdrawn = [
@@ -64,7 +65,9 @@ def _planned(placed: ComponentPlacement) -> Plan:
     ]
     if overdrawn:
         raise error_for([*placed.findings, *overdrawn])
-    findings = tuple(map(_without_source_text, [*placed.findings, *check(planned)]))
+    findings = tuple(
+        map(_without_source_text, [*placed.findings, *check(planned, layout.components if layout else ())])
+    )
     return replace(planned, findings=findings)
 
 

@@ -40,11 +40,11 @@ class Look:
 
 
 def letters(names: Iterable[str]) -> dict[str, str]:
-    """Initials first, then another letter of the name, then any; two letters once all 52 are taken."""
+    """Initials (of the last part of a dotted name) first, then another letter of the name, then any; two letters once all 52 are taken."""
     given = dict.fromkeys(names, "")
     taken: set[str] = set()
     for name in given:
-        initial = name[0].upper()
+        initial = _last_part(name)[0].upper()
         if initial in ascii_uppercase and initial not in taken:
             taken.add(initial)
             given[name] = initial
@@ -55,8 +55,14 @@ def letters(names: Iterable[str]) -> dict[str, str]:
     return given
 
 
+def _last_part(name: str) -> str:
+    """What tells `rollout.prefill` from `rollout.decode`."""
+    return name.rpartition(".")[2] or name
+
+
 def _candidates(name: str) -> Iterator[str]:
-    yield from (letter.upper() for letter in name if letter in ascii_letters)
+    for text in (_last_part(name), name):
+        yield from (letter.upper() for letter in text if letter in ascii_letters)
     yield from ascii_uppercase
     yield from ascii_lowercase
     for number in count():

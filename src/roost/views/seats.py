@@ -7,14 +7,15 @@ compare equal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement
-from roost.planning.plan import Device, Plan
+from roost.planning.plan import Device, Plan, Use
+from roost.planning.shares import charge
 
 
 class Unit(NamedTuple):
@@ -58,6 +59,16 @@ class Seats:
                 if mask >> bit & 1:
                     met[bit] |= mask & ~(1 << bit)
         return {name: self.names_in(met[bit]) for bit, name in enumerate(self.names)}
+
+    def shares(self, wishes: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+        """The least and the most each component is charged on an accelerator, where it holds any."""
+        found: dict[str, tuple[float, float]] = {}
+        masks = {mask for cells in {node.accelerators for node in self.nodes} for mask in cells}
+        for mask in masks:
+            for name, share in charge([Use(name, 1) for name in self.names_in(mask)], wishes).items():
+                least, most = found.get(name, (share, share))
+                found[name] = min(least, share), max(most, share)
+        return found
 
 
 def seats(plan: Plan) -> Seats:

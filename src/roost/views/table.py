@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +18,7 @@ from roost.views.seats import Seats
 
 MAX_LINES = 4  # of the places of one component
 MAX_NAMES = 4
+MAX_WORDS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,31 +28,55 @@ class ComponentRow:
     processes: str
     holds: str
     places: tuple[str, ...]
+    share: str  # of each accelerator it holds
     shares_with: str
 
 
 def components(plan: Plan, seats: Seats, look: Look, width: int, show_all: bool = False) -> RenderableType:
-    """A table where it fits the width, otherwise a paragraph for each component."""
-    rows = [_row(plan, component, seats, show_all) for component in plan.components.values()]
-    table = _table(rows, look)
+    """A table where it fits the width, with shares beside or below it, otherwise a paragraph for each."""
+    shares = seats.shares(plan.shares)
+    rows = [_row(plan, component, seats, shares, show_all) for component in plan.components.values()]
+    charged = any(row.share not in ("", "1") for row in rows)
     console = Console(width=10_000, color_system=None)
-    if Measurement.get(console, console.options, table).maximum <= width:
+
+    def fits(table: Table) -> bool:
+        return Measurement.get(console, console.options, table).maximum <= width
+
+    if fits(table := _table(rows, look, charged)):
         return table
+    if charged and fits(table := _table(rows, look, False)):
+        return Group(table, "", Text(_in_words(rows, show_all)))
     return _paragraphs(rows, look)
 
 
-def _row(plan: Plan, component: ComponentPlan, seats: Seats, show_all: bool) -> ComponentRow:
+def _in_words(rows: Sequence[ComponentRow], show_all: bool) -> str:
+    """The shares in a line, for a table that has no room for them."""
+    found = [row for row in rows if row.share]
+    if len({row.share for row in found}) == 1:
+        return f"each is charged {found[0].share} of its accelerators"
+    parts = [f"{row.name} {row.share}" for row in found]
+    return f"charged of each accelerator: {', '.join(_bounded(parts, MAX_WORDS, show_all, '{} more'))}"
+
+
+def _row(
+    plan: Plan,
+    component: ComponentPlan,
+    seats: Seats,
+    shares: dict[str, tuple[float, float]],
+    show_all: bool,
+) -> ComponentRow:
     return ComponentRow(
         name=component.name,
         groups=", ".join(component.node_groups) or "cluster",
         processes=f"{component.world_size:,}",
         holds=each_holds(plan, component),
         places=tuple(_bounded(list(places(component)), MAX_LINES, show_all, "... {} more")),
+        share=_part(shares[component.name]) if component.name in shares else "",
         shares_with=", ".join(_bounded(seats.neighbours[component.name], MAX_NAMES, show_all, "{} more")),
     )
 
 
-def _table(rows: Sequence[ComponentRow], look: Look) -> Table:
+def _table(rows: Sequence[ComponentRow], look: Look, charged: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     grouped = any(row.groups != "cluster" for row in rows)
     sharing = any(row.shares_with for row in rows)
@@ -62,6 +87,8 @@ def _table(rows: Sequence[ComponentRow], look: Look) -> Table:
     table.add_column("processes", justify="right")
     table.add_column("each holds")
     table.add_column("ranks")
+    if charged:
+        table.add_column("share")
     if sharing:
         table.add_column("shares with")
     for row in rows:
@@ -70,6 +97,8 @@ def _table(rows: Sequence[ComponentRow], look: Look) -> Table:
         if grouped:
             cells.append(Text(row.groups))
         cells += [Text(row.processes), Text(row.holds), Text("\n".join(row.places))]
+        if charged:
+            cells.append(Text(row.share))
         if sharing:
             cells.append(Text(row.shares_with))
         table.add_row(*cells)
@@ -84,10 +113,12 @@ def _paragraphs(rows: Sequence[ComponentRow], look: Look) -> Table:
         style = look.styles[row.name]
         through = "" if row.groups == "cluster" else f" on {row.groups}"
         holds = row.holds if " per " in row.holds else f"{row.holds} each"
-        head = Text.assemble((row.name, style), f": {row.processes} processes{through}, {holds}")
+        number = f"{row.processes} process{'es' * (row.processes != '1')}"
+        head = Text.assemble((row.name, style), f": {number}{through}, {holds}")
         lines = [head, *(Text(f"  {place}") for place in row.places)]
         if row.shares_with:
-            lines.append(Text(f"  shares with {row.shares_with}"))
+            part = f", charged {row.share} of each" if row.share not in ("", "1") else ""
+            lines.append(Text(f"  shares with {row.shares_with}{part}"))
         table.add_row(Text(look.letters[row.name], style), Text("\n").join(lines))
     return table
 
@@ -115,6 +146,12 @@ def each_holds(plan: Plan, component: ComponentPlan) -> str:
         text = f"{_span(sitting.values())} per {noun}"
         return text if max(widths) == 1 else f"{_span(widths)} {noun}s, some shared"
     return f"{_span(widths)} {noun}{'s' * (max(widths) > 1)}"
+
+
+def _part(share: tuple[float, float]) -> str:
+    """`0.8`, or `0.2-1`."""
+    least, most = share
+    return f"{least:g}" if least == most else f"{least:g}-{most:g}"
 
 
 def _span(numbers: Iterable[int]) -> str:

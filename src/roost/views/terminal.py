@@ -33,7 +33,9 @@ def render_plan(
     parts: list[RenderableType] = [nodes]
     if note:
         parts.append(Text(note, "dim"))
-    parts += ["", components(plan, seated, look, width, show_all), "", summary(plan, seated)]
+    nobody = Text("no component runs here")  # a layout may reserve nothing
+    table = components(plan, seated, look, width, show_all) if plan.components else nobody
+    parts += ["", table, "", summary(plan, seated)]
     return _draw(parts, width, colour)
 
 

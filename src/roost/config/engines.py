@@ -1,0 +1,53 @@
+"""Rollout engines as a layout lists them: servers of groups, and what their components are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from roost.errors import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineGroup:
+    """Engines of one kind; a `placeholder` holds accelerators and runs nothing."""
+
+    kind: str = "regular"
+    num_gpus: int
+    gpus_per_engine: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    name: str = "default"
+    groups: tuple[EngineGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSlice:
+    """A group of engines on the pool: engine e holds the e-th `gpus_per_engine` of its positions."""
+
+    component: str
+    server: str
+    kind: str
+    positions: range
+    gpus_per_engine: int
+    path: Path = ()  # of the group inside the layout, where servers are listed
+
+    @property
+    def num_engines(self) -> int:
+        return len(self.positions) // self.gpus_per_engine
+
+
+def component_names(server: Server, servers: Sequence[Server]) -> Iterator[str]:
+    """`rollout`, `rollout.<server>`, or `rollout.<server>.<kind>` with a number from the second on."""
+    lone = len(servers) == 1 and server.name == "default"
+    if len(server.groups) == 1:
+        plain = lone and server.groups[0].kind == "regular"
+        yield "rollout" if plain else f"rollout.{server.name}"
+        return
+    seen: dict[str, int] = {}
+    for group in server.groups:
+        times = seen[group.kind] = seen.get(group.kind, -1) + 1
+        kind = f"{group.kind}-{times}" if times else group.kind
+        yield f"rollout.{kind}" if lone else f"rollout.{server.name}.{kind}"
