@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "roost.engine.cluster": ("Cluster",),
+    "roost.engine.device_lock": ("DeviceLock", "check_fence", "device_lock"),
     "roost.engine.embedded": ("embedded",),
     "roost.engine.group": ("WorkerGroup",),
     "roost.engine.leases": ("PortLease", "lease_ports"),
@@ -62,6 +63,7 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
     from roost.engine.cluster import Cluster
+    from roost.engine.device_lock import DeviceLock, check_fence, device_lock
     from roost.engine.embedded import embedded
     from roost.engine.group import WorkerGroup
     from roost.engine.leases import PortLease, lease_ports

@@ -1,14 +1,16 @@
-"""One small actor per node and job: it says what the node is, and holds the job's ports there."""
+"""One small actor per node and job: it says what the node is, holds ports and keeps locks there."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from roost.engine.locks import Decision, Device, Holding, LockTable
 from roost.engine.owners import Owner, Process
 from roost.engine.ports import PortShelf
 
@@ -25,6 +27,8 @@ class NodeAgent:
 
     def __init__(self) -> None:
         self._shelf = PortShelf()
+        self._locks = LockTable()
+        self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of those who wait for a lock
         self._watcher: asyncio.Task[None] | None = None
 
     async def facts(self, visible_variables: Iterable[str]) -> dict[str, Any]:
@@ -57,6 +61,42 @@ class NodeAgent:
         """By owner and not by number: a port that was given back may be somebody else's by now."""
         self._shelf.release_owner(owner)
 
+    # -- locks -----------------------------------------------------------------------------------------
+
+    async def acquire(
+        self, owner: Owner, devices: Sequence[Device], timeout: float, hold_for: float | None
+    ) -> Decision:
+        """Waits for the devices, at most so long."""
+        answer = self._answers[owner] = asyncio.get_running_loop().create_future()
+        now = time.monotonic()
+        self._tell(self._locks.request(owner, devices, now, now + timeout, hold_for))
+        self._keep_watch()
+        return await answer
+
+    async def release_lock(self, owner: Owner, fence: int) -> None:
+        self._tell(self._locks.release(owner, fence, time.monotonic()))
+
+    async def withdraw(self, owner: Owner) -> None:
+        """Nobody waits for the answer any more."""
+        self._tell(self._locks.withdraw(owner, time.monotonic()))
+        self._forget(owner)
+
+    async def holding(self, device: Device) -> tuple[Holding, float] | None:
+        """Who has the device, and for how long."""
+        found = self._locks.holding(device)
+        return None if found is None else (found, time.monotonic() - found.since)
+
+    def _tell(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            answer = self._answers.pop(decision.owner, None)
+            if answer is not None and not answer.done():
+                answer.set_result(decision)
+
+    def _forget(self, owner: Owner) -> None:
+        answer = self._answers.pop(owner, None)
+        if answer is not None:
+            answer.cancel()
+
     # -- owners ----------------------------------------------------------------------------------------
 
     def _keep_watch(self) -> None:
@@ -64,18 +104,26 @@ class NodeAgent:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Look at every process that owns something, while there are any; what the dead had is free."""
-        while owners := self._owners_by_process():
+        """Look at every process that owns or wants something, while there are any."""
+        while (owners := self._owners_by_process()) or self._locks.waiting:
             for process, theirs in owners.items():
                 if not process.alive():
-                    for owner in theirs:
-                        self._shelf.release_owner(owner)
+                    self._bury(process, theirs)
+            self._tell(self._locks.tick(time.monotonic()))
             await asyncio.sleep(LOOK_EVERY)
 
+    def _bury(self, process: Process, theirs: Iterable[Owner]) -> None:
+        """What the dead had is free, and nobody is told what they waited for."""
+        for owner in theirs:
+            self._shelf.release_owner(owner)
+            self._forget(owner)
+        self._tell(self._locks.owner_died(process, time.monotonic()))
+
     def _owners_by_process(self) -> dict[Process, list[Owner]]:
+        """Those whose processes are on this node."""
         found: dict[Process, list[Owner]] = {}
-        for owner in self._shelf.owners:
-            if isinstance(owner, Owner) and owner.process is not None:
+        for owner in [*self._shelf.owners, *self._locks.owners]:
+            if isinstance(owner, Owner) and owner.process is not None and not owner.process.elsewhere:
                 found.setdefault(owner.process, []).append(owner)
         return found
 

@@ -16,6 +16,7 @@ from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
+    from roost.engine.device_lock import DeviceLock, Locks
     from roost.engine.group import LaunchOrder, WorkerGroup
     from roost.engine.leases import PortLease
     from roost.engine.pool import Pool
@@ -112,6 +113,32 @@ class Cluster:
         self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
     ) -> PortLease:
         """Ports of any node, for the job: they are held until they are released or the job ends."""
+        raise NotImplementedError
+
+    def device_lock(
+        self,
+        node_rank: int,
+        devices: Sequence[int | str],
+        timeout: float = 60.0,
+        hold_for: float | None = None,
+    ) -> DeviceLock:
+        """Lock accelerators of any node; waits for its turn, at most `timeout` seconds."""
+        from roost.engine.device_lock import check_devices, lock_on
+
+        check_devices(devices)
+        for device in devices:
+            self.check_device(node_rank, device if isinstance(device, int) else None)
+        return lock_on(self.locks_on(node_rank), devices, timeout, hold_for)
+
+    def check_fence(self, node_rank: int, device: int | str, fence: int) -> None:
+        """Raises unless this is the number of the lock held on the device now."""
+        from roost.engine.device_lock import check_on
+
+        self.check_device(node_rank, device if isinstance(device, int) else None)
+        check_on(self.locks_on(node_rank), device, fence)
+
+    def locks_on(self, node_rank: int) -> Locks:
+        """The locks of a node, for `device_lock`."""
         raise NotImplementedError
 
     def pool(self, layout: Any, timeout: float = 60.0) -> Pool:

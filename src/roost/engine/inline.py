@@ -18,7 +18,9 @@ from typing import Any
 from roost.engine import environment
 from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
+from roost.engine.inline_locks import InlineLocks
 from roost.engine.leases import PortLease
+from roost.engine.locks import LockTable
 from roost.engine.owners import Owner
 from roost.engine.ports import PortShelf
 from roost.engine.position import Position
@@ -67,6 +69,7 @@ class InlineCluster(Cluster):
         self.master_addr, self.master_port = LOOPBACK, 29500
         self._groups: dict[str, WorkerGroup] = {}
         self._ports = PortShelf()
+        self._lock_tables: dict[int, LockTable] = {}
         self._open = True
         _current = self
 
@@ -133,6 +136,9 @@ class InlineCluster(Cluster):
         owner = Owner()
         ports = self._ports.take(count, consecutive, owner)
         return PortLease(host=LOOPBACK, ports=ports, _give_back=partial(self._ports.release_owner, owner))
+
+    def locks_on(self, node_rank: int) -> InlineLocks:
+        return InlineLocks(self._lock_tables.setdefault(node_rank, LockTable()), str(self.nodes[node_rank]))
 
     def shutdown(self) -> None:
         global _current

@@ -16,6 +16,7 @@ from roost.config.schema import NAME
 from roost.engine.allocation import allocated_actor, check_allocation, variables_for
 from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
 from roost.engine.connection import answer, connect, job_namespace
+from roost.engine.device_lock import AgentLocks
 from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
 from roost.engine.leases import PortLease, lease_from
@@ -300,6 +301,12 @@ class LiveCluster(Cluster):
         self.check_device(node_rank, None)
         node, owner = self._live[node_rank], Owner(who=f"job {self.job!r}")
         return lease_from(self.job, node.node_id, node.facts.ip, count, consecutive, owner, timeout)
+
+    def locks_on(self, node_rank: int) -> AgentLocks:
+        self._check_open()
+        node = self._live[node_rank]
+        here = ray.get_runtime_context().get_node_id() == node.node_id
+        return AgentLocks(self.job, node.node_id, str(self.nodes[node_rank]), here, driver=self.owner)
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process of this node. A pid is used again one day, a pid and its start are not."""
+    """A process. A pid is used again one day, a pid and its start are not."""
 
     pid: int
     started: int  # clock ticks after the boot; 0 where that cannot be known
+    elsewhere: str = ""  # where it is, when that is not here: then it cannot be looked at
 
     def alive(self) -> bool:
         """A zombie has ended, whoever has still to collect it."""
