@@ -1,0 +1,257 @@
+"""Ends what an engine leaves behind. Run as a script: `keeper.py PID START TOKEN`.
+
+It stands outside the engine's tree, group and session, so that whatever kills the engine leaves it alone. While
+the engine lives it notes the engine's descendants; once the engine is gone it kills those that are left.
+
+A process is proven to be a descendant in one of three ways:
+
+- it was seen below the engine, or below such a process. A number alone proves nothing, as numbers are used
+  again: a process is its number and its start time;
+- it has the engine's mark in its limit on realtime computing, a limit of many thousand years that does nothing.
+  Children inherit limits, whether they leave their session, clear their environment or rewrite it for a title;
+- it was started with the engine's mark in its environment.
+
+Only the standard library, and little of it: every engine has one of these, and waits for it to start.
+"""
+
+# pathlib alone would take longer to import than everything here.
+# ruff: noqa: PTH110, PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+VARIABLE = "ROOST_CONFINED"
+LOOK_EVERY = 0.2  # seconds
+END_WITHIN = 10.0
+LEAST_MARK = 2**61  # in microseconds; below are limits that somebody may mean
+NUMBERS = 16  # bits of a mark that number the families of one engine
+CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # a kernel may be built without
+
+
+class Status:
+    __slots__ = ("ended", "parent", "start")
+
+    def __init__(self, stat: bytes) -> None:
+        fields = stat[stat.rindex(b")") + 2 :].split()  # a name may hold anything, even a parenthesis
+        self.ended = fields[0] in (b"Z", b"X")
+        self.parent, self.start = int(fields[1]), int(fields[19])
+
+
+def status_of(pid: int) -> Status | None:
+    stat = contents(f"/proc/{pid}/stat")
+    return Status(stat) if stat else None
+
+
+def contents(path: str) -> bytes:
+    """Empty when it cannot be read: the process has ended, or is another user's."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def family(roots: dict[int, int]) -> dict[int, int]:
+    """Those of the processes that live, and their living descendants. Numbers with their start times."""
+    by_parent = None if CHILDREN_LISTED else everybody_by_parent()
+    found: dict[int, int] = {}
+    waiting = list(roots.items())
+    while waiting:
+        pid, start = waiting.pop()
+        if pid in found:
+            continue
+        numbers = listed_children(pid) if by_parent is None else by_parent.get(pid, [])
+        children = []
+        for number in numbers:
+            child = status_of(number)
+            if child is not None and child.parent == pid:
+                children.append((number, child.start))
+        status = status_of(pid)  # last: if this is still the same process, those were its children
+        if status is not None and status.start == start:
+            waiting += children
+            if not status.ended:
+                found[pid] = start
+    return found
+
+
+def listed_children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [int(child) for t in threads for child in contents(f"/proc/{pid}/task/{t}/children").split()]
+
+
+def everybody_by_parent() -> dict[int, list[int]]:
+    by_parent: dict[int, list[int]] = {}
+    for pid in everybody():
+        status = status_of(pid)
+        if status is not None:
+            by_parent.setdefault(status.parent, []).append(pid)
+    return by_parent
+
+
+def everybody() -> set[int]:
+    try:
+        return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+    except OSError:
+        return set()
+
+
+def mark_of(token: str, number: int = 0) -> int:
+    """The limit that marks the descendants of an engine, or, with a number, one family of them."""
+    return LEAST_MARK + (int(token[:11], 16) << NUMBERS) + number
+
+
+def mark_on(pid: int) -> int:
+    for line in contents(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(b"Max realtime timeout"):
+            soft = line.split()[3]
+            return int(soft) if soft.isdigit() else 0
+    return 0
+
+
+def has_mark(pid: int, token: str) -> bool:
+    if mark_on(pid) >> NUMBERS == mark_of(token) >> NUMBERS:
+        return True
+    return f"{VARIABLE}={token}".encode() in contents(f"/proc/{pid}/environ").split(b"\0")
+
+
+def send(pid: int, start: int, number: int) -> None:
+    """Signal this process and never another one that has its number by now."""
+    handle = None
+    try:
+        if hasattr(os, "pidfd_open"):
+            try:
+                handle = os.pidfd_open(pid)
+            except ProcessLookupError:
+                return
+            except OSError:  # an older kernel
+                handle = None
+        status = status_of(pid)
+        if status is None or status.start != start:
+            return
+        if handle is not None:
+            signal.pidfd_send_signal(handle, number)  # type: ignore[attr-defined]
+        else:
+            os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def is_keeper(pid: int) -> bool:
+    """Whether it is the keeper of an engine within this one. It has work to do, and then ends by itself."""
+    return contents(f"/proc/{pid}/cmdline").split(b"\0")[3:4] == [os.fsencode(__file__)]
+
+
+def kill_all(known: dict[int, int], token: str, spared: set[int]) -> None:
+    """Kill them, their descendants and everything marked, until nothing is found twice in a row."""
+    deadline = time.monotonic() + END_WITHIN
+    strangers = set(spared)
+    quiet = 0
+    while quiet < 2 and time.monotonic() < deadline:
+        found = kill_families(known, spared)
+        # Newest first and killed at once, and nobody is looked at twice: a process that forks and exits all the
+        # time is only met by whoever is quick.
+        present = everybody()
+        strangers &= present
+        for pid in sorted(present - strangers, reverse=True):
+            status = status_of(pid)
+            if status is None or status.ended:
+                continue
+            if has_mark(pid, token):
+                found.update(kill_families({pid: status.start}, spared))
+            else:
+                strangers.add(pid)
+        quiet = 0 if found else quiet + 1
+        if found.keys() <= known.keys():  # they take their time to die
+            time.sleep(0.02)
+        known = found
+
+
+def kill_families(roots: dict[int, int], spared: set[int]) -> dict[int, int]:
+    found = {
+        pid: start
+        for pid, start in family(roots).items()  # all of it before any of it dies and sets its children free
+        if pid not in spared and not is_keeper(pid)
+    }
+    for pid, start in found.items():
+        send(pid, start, signal.SIGKILL)
+    return found
+
+
+class Watch:
+    """Waits for the end of one process."""
+
+    def __init__(self, pid: int, start: int) -> None:
+        self.pid, self.start = pid, start
+        self._poll = None
+        try:
+            handle = os.pidfd_open(pid)
+            self._poll = select.poll()
+            self._poll.register(handle, select.POLLIN)
+        except (AttributeError, OSError):
+            pass
+
+    def status(self) -> Status | None:
+        """None once it is gone. One that only waits to be collected is gone."""
+        status = status_of(self.pid)
+        return status if status and status.start == self.start and not status.ended else None
+
+    def wait(self, seconds: float) -> None:
+        if self._poll is not None:
+            self._poll.poll(seconds * 1000)
+        else:
+            time.sleep(seconds)
+
+
+def keep(pid: int, start: int, token: str) -> None:
+    watch = Watch(pid, start)
+    known = family({pid: start})
+    detach()
+    spared = {1, os.getpid()}
+    while (engine := watch.status()) is not None:
+        spared = {1, os.getpid(), engine.parent}
+        # Those seen before are looked for as well: without a subreaper they may have left the tree.
+        known = family({**known, pid: start})
+        watch.wait(LOOK_EVERY)
+    known.pop(pid, None)
+    kill_all(known, token, spared)
+
+
+def detach() -> None:
+    """Say that everything is seen from here on, and let go of the engine's pipe."""
+    os.write(1, b"ready")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+
+
+def outlive() -> None:
+    """The end of the engine is the only reason to end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Ray makes its workers the first to die when memory runs out. The keeper has inherited that.
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) > 0:
+                file.seek(0)
+                file.write("0")
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)  # now the engine is not our parent
+    outlive()
+    keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
