@@ -16,6 +16,8 @@ _EXPORTS = {
     "roost.engine.embedded": ("embedded",),
     "roost.engine.group": ("WorkerGroup",),
     "roost.engine.leases": ("PortLease", "lease_ports"),
+    "roost.engine.placement_groups": ("create_placement_groups",),
+    "roost.engine.pool": ("Pool",),
     "roost.engine.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
     "roost.engine.result": ("GroupResult",),
     "roost.engine.scatter": ("scatter",),
@@ -57,6 +59,11 @@ _EXPORTS = {
     "roost.planning.plan": ("Plan",),
     "roost.planning.planner": ("plan",),
     "roost.planning.saved": ("load_plan", "save_plan"),
+    "roost.rl.command": ("CommandLine",),
+    "roost.rl.engine": ("Engine", "EngineContext"),
+    "roost.rl.engine_group": ("Endpoint",),
+    "roost.rl.rollout": ("RolloutManager",),
+    "roost.rl.train_group": ("TrainGroup",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(_HOME)
@@ -68,6 +75,8 @@ if TYPE_CHECKING:
     from roost.engine.group import WorkerGroup
     from roost.engine.leases import PortLease, lease_ports
     from roost.engine.managers import CollectiveManager, NodeManager, WorkerManager, running_jobs
+    from roost.engine.placement_groups import create_placement_groups
+    from roost.engine.pool import Pool
     from roost.engine.result import GroupResult
     from roost.engine.scatter import scatter
     from roost.engine.worker import Worker
@@ -108,6 +117,11 @@ if TYPE_CHECKING:
     from roost.planning.plan import Plan
     from roost.planning.planner import plan
     from roost.planning.saved import load_plan, save_plan
+    from roost.rl.command import CommandLine
+    from roost.rl.engine import Engine, EngineContext
+    from roost.rl.engine_group import Endpoint
+    from roost.rl.rollout import RolloutManager
+    from roost.rl.train_group import TrainGroup
 
 
 def __getattr__(name: str) -> Any:

@@ -41,6 +41,9 @@ class Reporter(roost.Worker):
             "rank_in_constructor": self.rank_in_constructor,
         }
 
+    def own_share(self) -> float | None:
+        return self.share
+
     def pid(self) -> int:
         return os.getpid()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,16 +9,6 @@ from hosts import ADDRESSES, Hosts
 from running import Program
 
 pytestmark = [pytest.mark.ray, pytest.mark.netns]
-
-
-@pytest.fixture(scope="session")
-def hosts() -> Iterator[Hosts]:
-    made = Hosts()
-    try:
-        made.create()
-        yield made
-    finally:
-        made.remove()
 
 
 def drive(hosts: Hosts, nodes: int, timeout: float = 60) -> tuple[dict[str, Any], str]:

@@ -242,12 +242,10 @@ def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     ray.get(server.ready.remote(), timeout=60)
-    with (
-        monkeypatch.context() as hurried,
-        pytest.raises(roost.ReservationError, match="outside any placement group") as caught,
-    ):
+    with monkeypatch.context() as hurried:
         hurried.setattr(reservation, "PATIENCE", 1.0)
-        cluster.reservation.ensure({2: {0, 1, 2}})
+        with pytest.raises(roost.ReservationError, match="outside any placement group") as caught:
+            cluster.reservation.ensure({2: {0, 1, 2}})
     assert "node 2" in str(caught.value)
     assert not groups_of(cluster.job)
     cluster.reservation.ensure({2: {2, 3}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -15,11 +16,19 @@ Bundle = tuple[PlacementGroup, int]
 MEASURED_WITHIN = 60.0
 
 
-def measure(bundles: Mapping[Bundle, tuple[str, int]]) -> dict[Bundle, list[str]]:
-    """The names of what each bundle holds, given its resource and how much of it.
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a bundle turned out to be.
 
     Ray numbers the accelerators it knows; of a resource of one's own it only counts, and there are no names.
     """
+
+    node_id: str
+    names: list[str]
+
+
+def measure(bundles: Mapping[Bundle, tuple[str, int]]) -> dict[Bundle, Granted]:
+    """Where each bundle is and what it holds, given its resource and how much of it."""
     asked = [_probe(bundle, resource, count) for bundle, (resource, count) in bundles.items()]
     try:
         answers = ray.get(asked, timeout=MEASURED_WITHIN)
@@ -49,5 +58,8 @@ def _probe(bundle: Bundle, resource: str, count: int) -> Any:
 
 
 @ray.remote(num_cpus=0)
-def _granted(resource: str) -> list[str]:
-    return [str(name) for name in ray.get_runtime_context().get_accelerator_ids().get(resource, ())]
+def _granted(resource: str) -> Granted:
+    context = ray.get_runtime_context()
+    return Granted(
+        context.get_node_id(), [str(name) for name in context.get_accelerator_ids().get(resource, ())]
+    )

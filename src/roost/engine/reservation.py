@@ -115,12 +115,16 @@ class Reservation:
             time.sleep(_POLL)
 
     def _granted(self, group: PlacementGroup, counts: Mapping[int, int]) -> dict[tuple[int, int], Holding]:
-        bundles = {(group, index): rank for index, rank in enumerate(sorted(counts))}
-        asked = {bundle: (ray_resource(self.live[rank]), counts[rank]) for bundle, rank in bundles.items()}
+        """What came of one bundle on each node, in whatever order Ray has the bundles."""
+        asked = {
+            (group, index): (ray_resource(self.live[rank]), counts[rank])
+            for index, rank in enumerate(sorted(counts))
+        }
+        ranks = {node.node_id: rank for rank, node in enumerate(self.live)}
         taken = {}
-        for bundle, names in measure(asked).items():
-            rank = bundles[bundle]
-            known = self.live[rank].facts.device_names
+        for bundle, granted in measure(asked).items():
+            rank = ranks[granted.node_id]
+            known, names = self.live[rank].facts.device_names, granted.names
             if not names:  # Ray only counts these
                 ours = self._ours(rank)
                 names = [name for device, name in enumerate(known) if device not in ours][: counts[rank]]
@@ -296,7 +300,9 @@ class Reservation:
                 partial[bundle] = (ray_resource(self.live[rank]), len(planned))
         for bundle, granted in (measure(partial) if partial else {}).items():
             rank, planned = bundles[bundle]
-            names[bundle] = granted or [self.live[rank].facts.device_names[device] for device in planned]
+            names[bundle] = granted.names or [
+                self.live[rank].facts.device_names[device] for device in planned
+            ]
         return names
 
     def _publish(self) -> None:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import ray
-from running import Program, module_path, new_job
 
 import roost
+
+# Ray is imported by the fixtures, so that tests without it start at once.
 
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """A Ray of 3 nodes with 4 virtual accelerators each, where the tests' workers can be imported."""
+    from running import module_path
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", module_path())
         nodes = roost.embedded("3x4")
@@ -26,6 +28,8 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def connected(address: str) -> Iterator[str]:
     """This process is connected, as a program that called `ray.init` itself."""
+    import ray
+
     ray.init(address=address, namespace="roost", log_to_driver=False)
     yield address
     ray.shutdown()
@@ -34,6 +38,8 @@ def connected(address: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def cluster(connected: str) -> Iterator[roost.Cluster]:
     """A job that the tests of one module share."""
+    from running import new_job
+
     with roost.Cluster(num_nodes=3, job=new_job("shared")) as made:
         yield made
 
@@ -41,6 +47,8 @@ def cluster(connected: str) -> Iterator[roost.Cluster]:
 @pytest.fixture
 def clusters(connected: str) -> Iterator[Callable[..., roost.Cluster]]:
     """Jobs of one test: `clusters(num_nodes=1)`. They end with it."""
+    from running import new_job
+
     made: list[roost.Cluster] = []
 
     def make(**options: Any) -> roost.Cluster:
@@ -52,9 +60,24 @@ def clusters(connected: str) -> Iterator[Callable[..., roost.Cluster]]:
         one.shutdown()
 
 
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Any]:
+    """Three hosts with addresses of their own; a test starts Ray on them, and stops it."""
+    from hosts import Hosts
+
+    made = Hosts()
+    try:
+        made.create()
+        yield made
+    finally:
+        made.remove()
+
+
 @pytest.fixture
-def run(address: str) -> Iterator[Callable[..., Program]]:
+def run(address: str) -> Iterator[Callable[..., Any]]:
     """Start one of the programs against the session's Ray. What still runs at the end is killed."""
+    from running import Program
+
     started: list[Program] = []
 
     def start(name: str, *args: str, env: dict[str, str | None] | None = None, **more: Any) -> Program:

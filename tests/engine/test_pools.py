@@ -1,0 +1,300 @@
+"""Pools on a real Ray: every mode, the order under trouble, and what each role is given."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import ray
+from crew import Reporter
+from running import new_job
+
+import roost
+from roost import Layout
+from roost.engine import measuring, reservation
+
+pytestmark = pytest.mark.ray
+Clusters = Callable[..., roost.Cluster]
+ALL = [(node, device) for node in range(3) for device in range(4)]
+
+
+@pytest.fixture
+def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The resource of every probe that is started."""
+    started: list[str] = []
+    real = measuring._probe
+
+    def counting(bundle: Any, resource: str, count: int) -> Any:
+        started.append(resource)
+        return real(bundle, resource, count)
+
+    monkeypatch.setattr(measuring, "_probe", counting)
+    return started
+
+
+def places(positions: Any) -> list[tuple[int, int]]:
+    return [(one.node, one.device) for one in positions]
+
+
+A, R = 4, 6
+MODES = [
+    # flags, reserved, the actor's positions, the rollout's, what runs here
+    ({"debug_train_only": True}, A, range(4), range(4), {"actor"}),
+    ({"rollout_external": True, "debug_rollout_only": True}, A, range(4), range(4), {"actor"}),
+    ({"rollout_external": True}, A, range(4), range(0), {"actor"}),
+    ({"debug_rollout_only": True}, R, range(4), range(6), {"rollout"}),
+    ({"colocate": True}, max(A, R), range(4), range(6), {"actor", "rollout"}),
+    ({}, A + R, range(4), range(4, 10), {"actor", "rollout"}),
+    ({"colocate": True, "rollout_num_gpus": 2}, A, range(4), range(2), {"actor", "rollout"}),
+    ({"rollout_num_gpus": 0}, A, range(4), range(0), {"actor"}),
+    ({"colocate": True, "use_critic": True}, R, range(4), range(6), {"actor", "critic", "rollout"}),
+    ({"actor_num_nodes": 0, "rollout_num_gpus": 0}, 0, range(0), range(0), set()),
+]
+
+
+@pytest.mark.parametrize(("flags", "reserved", "actor", "rollout", "runs"), MODES)
+def test_every_mode_holds_what_the_table_says(
+    cluster: roost.Cluster, flags: dict[str, Any], reserved: int, actor: range, rollout: range, runs: set[str]
+) -> None:
+    args = argparse.Namespace(
+        **{"actor_num_nodes": 2, "actor_num_gpus_per_node": 2, "rollout_num_gpus": R, **flags}
+    )
+    groups = roost.create_placement_groups(args, cluster)
+    try:
+        assert places(groups.pool.positions) == ALL[:reserved]
+        assert places(groups["actor"].positions) == [ALL[position] for position in actor]
+        assert places(groups["rollout"].positions) == [ALL[position] for position in rollout]
+        assert set(groups.plan.components) == runs
+        assert ("critic" in groups) == args.__dict__.get("use_critic", False)
+        group, bundles, devices = groups["rollout"]
+        assert devices == [ALL[position][1] for position in rollout]
+        assert len(bundles) == len(devices)
+        assert (group is None) == (not rollout)
+        held = [one["bundles"].values() for one in _groups_of(cluster)]
+        assert sum(bundle["GPU"] for some in held for bundle in some) == reserved
+    finally:
+        groups.release()
+    assert not _groups_of(cluster)
+
+
+def _groups_of(cluster: roost.Cluster) -> list[dict[str, Any]]:
+    table = ray.util.placement_group_table().values()
+    return [one for one in table if f"/{cluster.job}/" in one["name"] and one["state"] != "REMOVED"]
+
+
+def test_one_probe_a_node(cluster: roost.Cluster, probes: list[str]) -> None:
+    """Pitfall: one probe actor per GPU to learn the order."""
+    with cluster.pool(Layout(actor_num_gpus_per_node=10, rollout_num_gpus=0)) as pool:
+        assert places(pool.positions) == ALL[:10]
+    assert probes == ["GPU"] * 3
+
+
+def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = reservation.placement_group
+
+    def shuffled(bundles: list[Any], bundle_label_selector: list[Any], **more: Any) -> Any:
+        order = [2, 0, 1]
+        return real(
+            [bundles[index] for index in order],
+            bundle_label_selector=[bundle_label_selector[index] for index in order],
+            **more,
+        )
+
+    monkeypatch.setattr(reservation, "placement_group", shuffled)
+    with cluster.pool(Layout(actor_num_gpus_per_node=12, rollout_num_gpus=0)) as pool:
+        assert places(pool.positions) == ALL
+        assert [one.bundle[1] for one in pool.positions[::4]] == [1, 2, 0]
+        with roost.TrainGroup(Reporter, pool) as trainers:  # and the processes are really there
+            seen = trainers.workers.environment("CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES").wait(60)
+    assert [tuple(map(int, one.values())) for one in seen] == ALL
+
+
+def test_what_another_job_holds_is_passed_over(clusters: Clusters) -> None:
+    other, job = clusters(), clusters()
+    other.reservation.ensure({1: {0, 1}})
+    with job.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0)) as pool:
+        assert places(pool.positions) == [*ALL[:4], (1, 2), (1, 3), (2, 0), (2, 1)]
+        assert pool.plan.components["actor"].rule == "0-3,6-9"
+
+
+def test_what_a_task_holds_outside_any_reservation_is_passed_over(
+    clusters: Clusters, foreign: list[Any]
+) -> None:
+    """Ray's tables say how many such devices there are; which ones is measured."""
+    job = clusters()
+
+    class Server:
+        def devices(self) -> list[int]:
+            return [int(number) for number in ray.get_gpu_ids()]
+
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
+    foreign.append(server)
+    theirs = ray.get(server.devices.remote(), timeout=60)
+    with job.pool(Layout(actor_num_gpus_per_node=4, rollout_num_gpus=0)) as pool:
+        ours = [(0, device) for device in range(4) if device not in theirs]
+        assert places(pool.positions) == [*ours, (1, 0), (1, 1)]
+
+
+@pytest.fixture
+def foreign() -> Iterator[list[Any]]:
+    actors: list[Any] = []
+    yield actors
+    for actor in actors:
+        ray.kill(actor)
+
+
+def test_two_pools_of_a_job_are_disjoint(cluster: roost.Cluster) -> None:
+    layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0)
+    with cluster.pool(layout) as first, cluster.pool(layout) as second:
+        assert places(first.positions) == ALL[:3]
+        assert places(second.positions) == ALL[3:6]
+
+
+def test_too_few_free_says_who_holds_them_and_keeps_nothing(clusters: Clusters) -> None:
+    other, job = clusters(), clusters()
+    other.reservation.ensure({0: {0, 1, 2, 3}, 1: {0}})
+    with pytest.raises(roost.ReservationError) as caught:
+        job.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0))
+    text = str(caught.value)
+    assert "8 accelerators cannot be reserved, 7 are free" in text
+    assert f"0 of 4 free, job '{other.job}' holds 4" in text
+    assert f"3 of 4 free, job '{other.job}' holds 1" in text
+    assert not _groups_of(job)
+
+
+def test_more_than_the_cluster_has_is_a_matter_of_the_plan(cluster: roost.Cluster) -> None:
+    with pytest.raises(roost.RoostError, match=r"needs 13 accelerators") as caught:
+        cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=5))
+    assert caught.value.codes == ("RP112",)
+    assert not _groups_of(cluster)
+
+
+def test_engines_that_do_not_fit_what_is_free_are_refused_and_nothing_is_kept(clusters: Clusters) -> None:
+    other, job = clusters(), clusters()
+    other.reservation.ensure({0: {0}})
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=8, rollout_num_gpus_per_engine=4)
+    with pytest.raises(roost.RoostError, match="straddle nodes 0 and 1") as caught:
+        job.pool(layout)
+    assert caught.value.codes == ("RP110",)
+    assert not _groups_of(job)
+
+
+def test_a_layout_may_name_its_accelerators(cluster: roost.Cluster) -> None:
+    layout = Layout(actor_num_gpus_per_node=4, rollout_num_gpus=0, accelerators="2-3,9-11")
+    with cluster.pool(layout) as pool:
+        assert places(pool.positions) == [(0, 2), (0, 3), (2, 1), (2, 2)]
+
+
+def test_a_pool_from_a_job_with_node_groups(clusters: Clusters) -> None:
+    job = {
+        "cluster": {
+            "num_nodes": 3,
+            "node_groups": [{"label": "big", "node_ranks": "1-2"}],
+            "layout": {
+                "node_group": "big",
+                "actor_num_gpus_per_node": 4,
+                "rollout_num_gpus": 4,
+                "rollout_num_gpus_per_engine": 2,
+            },
+            "component_placement": {"env": 0},
+            "shares": {"env": 0.5},
+        }
+    }
+    cluster = clusters(num_nodes=None, cluster_cfg=job)
+    with cluster.pool(job) as pool:
+        assert places(pool.positions) == ALL[4:12]
+        assert pool.plan.components["rollout"].rule == "4-7:0-1"
+    with pytest.raises(roost.ConfigurationError, match="the job has no layout"):
+        cluster.pool({"cluster": {"component_placement": {"env": 0}}})
+
+
+def test_programs_that_schedule_themselves_get_the_measured_devices(cluster: roost.Cluster) -> None:
+    class Mine:
+        def __init__(self) -> None:
+            import os
+
+            self.seen = os.environ["CUDA_VISIBLE_DEVICES"]
+
+        def where(self) -> tuple[str, str]:
+            return ray.get_runtime_context().get_node_id(), self.seen
+
+    args = {"actor_num_gpus_per_node": 6, "rollout_num_gpus": 4, "colocate": True}
+    groups = roost.create_placement_groups(args, cluster)
+    actors = []
+    try:
+        assert groups["actor"].shares == [0.8] * 4 + [1.0] * 2
+        assert groups["rollout"].shares == [0.2] * 4
+        actors = [ray.remote(Mine).options(**groups["actor"].options(index)).remote() for index in (1, 5)]
+        actors.append(ray.remote(Mine).options(**groups["rollout"].options(0, 4)).remote())
+        found = ray.get([actor.where.remote() for actor in actors], timeout=60)
+        ids = [cluster.node(rank).node_id for rank in range(3)]
+        assert found == [(ids[0], "1"), (ids[1], "1"), (ids[0], "0,1,2,3")]
+        with pytest.raises(roost.PlacementError, match="nodes 0 and 1"):
+            groups["actor"].options(2, 4)
+        with pytest.raises(roost.PlacementError, match="there are 6"):
+            groups["actor"].options(6)
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+        groups.release()
+
+
+def test_without_a_cluster_one_is_made_over_all_nodes(connected: str) -> None:
+    groups = roost.create_placement_groups({"actor_num_gpus_per_node": 12, "rollout_num_gpus": 0})
+    try:
+        assert places(groups["actor"].positions) == ALL
+        assert groups.cluster.num_nodes == 3
+    finally:
+        groups.release()
+    with pytest.raises(roost.ClusterError, match="shut down"):
+        groups.cluster.pool(Layout(rollout_num_gpus=0))
+    assert groups.cluster.job not in roost.running_jobs()
+
+
+def test_five_components_on_one_accelerator(clusters: Clusters) -> None:
+    """Pitfall: shares are constants, so a fourth colocated component cannot start."""
+    names = ["actor", "rollout", "reward", "critic", "env"]
+    cluster = clusters()
+    job = {"cluster": {"component_placement": {",".join(names): 0}}}
+    plan = roost.plan(job, cluster.inventory)
+    groups = [
+        Reporter.create_group().launch(
+            cluster,
+            placement_strategy=roost.FlexiblePlacementStrategy([[0]]),
+            name=name,
+            shares=[plan.share_of(name, 0)],
+        )
+        for name in names
+    ]
+    charged = [group.own_share().wait(60)[0] for group in groups]
+    assert charged == [0.2] * 5
+    assert sum(charged) <= 1
+    manager = roost.WorkerManager.get_proxy(cluster.job)
+    assert {name: one["shares"] for name, one in manager.list_groups().items()} == {
+        name: [0.2] for name in names
+    }
+
+
+def test_five_restarts_give_the_same_order(connected: str) -> None:
+    orders = []
+    for _ in range(5):
+        with (
+            roost.Cluster(num_nodes=3, job=new_job("again")) as cluster,
+            cluster.pool(Layout(actor_num_gpus_per_node=7, rollout_num_gpus=0)) as pool,
+        ):
+            orders.append([(cluster.node(one.node).node_id, one.name) for one in pool.positions])
+    assert all(order == orders[0] for order in orders)
+    assert len(orders[0]) == 7
+
+
+def test_twelve_accelerators_a_node_are_ordered_as_numbers(run: Callable[..., Any]) -> None:
+    """Pitfall: GPU "10" sorts before "2". And with another job on devices 0-3 of the first node."""
+    program = run("pooling", env={"RAY_ADDRESS": None})
+    said = program.answer(200)
+    assert program.end(60) == 0
+    first = [[0, str(device)] for device in range(12)]
+    assert said["alone"] == [first + [[1, str(device)] for device in range(6)]] * 5
+    assert said["beside another job"] == first[4:] + [[1, str(device)] for device in range(10)]
