@@ -9,6 +9,7 @@ import string
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,23 @@ cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15, inferen
 actor: {model: {tensor_model_parallel_size: 2, pipeline_model_parallel_size: 1}}
 rollout: {tensor_parallel_size: 4, pipeline_parallel_size: 1}
 algorithm: {recompute_logprobs: true}
+""",
+    """\
+cluster:
+  num_nodes: 4
+  layout:
+    actor_num_gpus_per_node: 4
+    rollout_num_gpus: 12
+    rollout_num_gpus_per_engine: 2
+    use_critic: true
+    servers:
+      - {name: policy, groups: [{kind: prefill, num_gpus: 4}, {kind: decode, num_gpus: 6, gpus_per_engine: 2}]}
+      - {name: judge, groups: [{kind: placeholder, num_gpus: 2}]}
+    node_group: a800
+    accelerators: 0-15
+  shares: {actor: 0.6, rollout: 0.2, env: 0.1}
+  component_placement: {env: "0-1:0-3"}
+  node_groups: [{label: a800, node_ranks: 0-1}]
 """,
 ]
 
@@ -148,6 +166,7 @@ PIECES = [
         "%",
     ),
     *("cluster:", "  component_placement:", "  node_groups:", "label: cluster", "label: node", "hardware:"),
+    *("colocate: true", "debug_rollout_only: 1", "num_gpus: -1", "kind: x", "shares: {a: 2}", "servers: {}"),
     *("env_vars: 3", "env_vars: [[1]]", "node_ranks: all", "node_ranks: 0-99999", "configs: 1", "type: ''"),
 ]
 
@@ -337,7 +356,11 @@ def test_damaged_plans(seed: int, tmp_path: Path) -> None:
     rng = random.Random(6000 + seed)
     job = {
         "cluster": {
-            "component_placement": {"actor": "0-3", "env": {"node_group": "arm", "placement": "0:0-1"}},
+            "component_placement": {
+                "actor,critic": "0-3",
+                "env": {"node_group": "arm", "placement": "0:0-1"},
+            },
+            "shares": {"actor": 0.6},
             "node_groups": [
                 {
                     "label": "arm",
@@ -364,6 +387,7 @@ def usable(plan: roost.Plan) -> roost.Plan:
     """Whatever was read can be asked everything."""
     assert plan.idle is not None
     assert plan.shared is not None
+    assert plan.charges is not None
     assert all(finding.severity for finding in plan.findings)
     assert repr(plan)
     return plan
@@ -395,6 +419,22 @@ def test_odd_node_groups(seed: int) -> None:
         survive(lambda data=data: SMALL.grouped(data))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_flags(seed: int) -> None:
+    rng = random.Random(9000 + seed)
+    good = {**PLAIN_JOBS[3]["cluster"]["layout"], "num_gpus_per_actor": 0.5, "critic_num_nodes": 1}
+    for _ in range(BATCH):
+        flags = {key: value(rng) if rng.random() < 0.2 else item for key, item in good.items()}
+        survive(lambda flags=flags: roost.Layout.from_args(flags))
+        layout = damaged(rng, PLAIN_JOBS[3]["cluster"]["layout"])
+        if isinstance(layout, dict):
+            survive(
+                lambda layout=layout: roost.Layout.from_args(
+                    SimpleNamespace(**{str(k): v for k, v in layout.items()})
+                )
+            )
+
+
 # -- attacks with a name ---------------------------------------------------------------------------------
 
 
@@ -422,7 +462,25 @@ def with_placement(text: str) -> str:
     return f"cluster: {{component_placement: {{a: {text}}}}}\n"
 
 
+def with_layout(text: str) -> str:
+    return f"cluster: {{layout: {{{text}}}}}\n"
+
+
 ATTACKS = {
+    "giant layout": with_layout("actor_num_nodes: 1000000, actor_num_gpus_per_node: 1000000, colocate: true"),
+    "giant layout of external engines": with_layout(
+        "actor_num_nodes: 1000000, actor_num_gpus_per_node: 99, rollout_external: true"
+    ),
+    "many servers": with_layout(
+        "servers: [" + ",".join(f"{{name: s{n}, groups: [{{num_gpus: 0}}]}}" for n in range(5000)) + "]"
+    ),
+    "many groups of engines": with_layout("servers: [{groups: [" + "{num_gpus: 1}," * 5000 + "]}]"),
+    "many wishes": "cluster: {layout: {colocate: true}, shares: {"
+    + ",".join(f"c{n}: 0.1" for n in range(10_000))
+    + "}}\n",
+    "many runs of accelerators": with_layout(
+        "colocate: true, accelerators: '" + ",".join(map(str, range(0, 8000, 2))) + "'"
+    ),
     "alias bomb of lists": bomb("[@]"),
     "alias bomb of mappings": bomb("{a: [@]}"),
     "merge bomb": bomb("{<<: [@]}"),

@@ -47,7 +47,8 @@ def test_plan_and_validate_need_no_ray(environment: dict[str, str]) -> None:
     done = run(environment, "plan", "job.yaml", "--on", "512x8", "-o", "plan.json", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)
-    assert {part.pop("share")[0] for part in printed["components"].values()} == {0.2}
+    shares = {name: part.pop("share") for name, part in printed["components"].items()}
+    assert shares == {"actor": [0.8, 0.8], "rollout": [0.2, 0.2]}
     assert printed == json.loads((Path(environment["PYTHONPATH"]) / "plan.json").read_text())
     done = run(environment, "validate", "job.yaml")
     assert (done.returncode, done.stdout) == (0, "job.yaml: fine\n")

@@ -187,7 +187,8 @@ class Layout:
     @property
     def roles(self) -> list[str]:
         """Every component there can be, in any mode; `rollout` stands for all of its groups."""
-        return ["actor", "critic", "rollout", *(part.component for part in self.all_groups())]
+        names = ["actor", "critic", "rollout", *(part.component for part in self.all_groups())]
+        return list(dict.fromkeys(names))
 
     @property
     def components(self) -> list[str]:

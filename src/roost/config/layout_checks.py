@@ -90,10 +90,24 @@ def _servers(layout: Layout, document: Document, path: Path) -> list[Finding]:
 
 def _accelerators(layout: Layout, document: Document, path: Path) -> list[Finding]:
     here = (*path, "accelerators")
-    if layout.accelerators is None:
+    text = layout.accelerators
+    if text is None:
         return []
+    if ":" in text:
+        start = text.rfind(",", 0, text.index(":")) + 1
+        stop = (text + ",").index(",", start)
+        return [
+            document.finding(
+                "RL104",
+                "accelerators: process ranks have no meaning here",
+                here,
+                why="the layout says who sits on the pool",
+                remedy="leave the colon and what follows it out",
+                part=(start, stop - start),
+            )
+        ]
     try:
-        spec = parse_ranks(layout.accelerators)
+        parse_ranks(text)
     except RankSyntaxError as error:
         return [
             document.finding(
@@ -106,18 +120,7 @@ def _accelerators(layout: Layout, document: Document, path: Path) -> list[Findin
             )
             for problem, start, length in error.problems
         ]
-    return [
-        document.finding(
-            "RL104",
-            "accelerators: process ranks have no meaning here",
-            here,
-            why="the layout says who sits on the pool",
-            remedy=f"write {'all' if segment.resources is None else segment.resources}",
-            part=(segment.start, segment.length),
-        )
-        for segment in spec.segments
-        if segment.processes is not None
-    ]
+    return []
 
 
 def _sizes(layout: Layout, document: Document, path: Path) -> list[Finding]:
@@ -151,6 +154,7 @@ def _sizes(layout: Layout, document: Document, path: Path) -> list[Finding]:
                 f"a pool of {layout.reserved:,} accelerators",
                 path,
                 key=True,
+                why=f"actor {layout.num_actor:,}, rollout {layout.num_rollout:,}",
                 remedy="check for a digit too many",
             )
         )
@@ -192,14 +196,18 @@ def critic_problems(flags: Any) -> list[Finding]:
         wanted = flags.get(f"critic_{name}")
         actor = flags.get(f"actor_{name}")
         actor = LayoutConfig.model_fields[f"actor_{name}"].default if actor is None else actor
-        if wanted is not None and wanted != actor:
+        if wanted is not None and not (isinstance(wanted, (int, float, str)) and wanted == actor):
             findings.append(
                 Finding(
                     code="RC104",
-                    what=f"critic_{name} is {shown(wanted)}, actor_{name} is {shown(actor)}",
+                    what=f"critic_{name} is {_scalar(wanted)}, actor_{name} is {_scalar(actor)}",
                     why="a critic shares the actor's accelerators",
                     remedy=f"leave critic_{name} out, or make both the same",
                     path=(f"critic_{name}",),
                 )
             )
     return findings
+
+
+def _scalar(value: Any) -> str:
+    return shown(value) if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"

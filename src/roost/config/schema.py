@@ -40,7 +40,15 @@ OLDER_KEYS = frozenset(
 )
 _PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
 _MOST_PROBLEMS = 100
-_EXAMPLES = {"placement": "0-7", "node_ranks": "0-1", "label": "a800", "node_group": "a800", "type": "Franka"}
+_EXAMPLES = {
+    "placement": "0-7",
+    "node_ranks": "0-1",
+    "label": "a800",
+    "node_group": "a800",
+    "type": "Franka",
+    "num_gpus": "8",
+    "groups": "[{num_gpus: 8}]",
+}
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
 _TRUTH = ("it should be true or false", "write true or false")
 _WORDS = ("it should be text", "put it in quotes")

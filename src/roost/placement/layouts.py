@@ -107,16 +107,12 @@ def _too_small(layout: Layout, pool: Pool, there: int, document: Document) -> Fi
     }
     needed = f"{layout.mode.value}: {sums.get(layout.mode, f'{trained}; G = A')} = {layout.reserved:,}"
     listed = layout.accelerators is not None and pool.size < there
-    lacking = layout.reserved - pool.size
-    smaller = {
-        LayoutMode.DEBUG_ROLLOUT_ONLY: "the rollout",
-        LayoutMode.COLOCATE: "whichever is larger",
-        LayoutMode.DISAGGREGATED: "the actor or the rollout",
-    }.get(layout.mode, "the actor")
-    remedies = [f"give {smaller} {lacking:,} fewer"]
+    remedies = [_smaller(layout, pool.size)] if pool.size else []
     if layout.mode is LayoutMode.DISAGGREGATED and max(actor, rollout) <= pool.size:
         remedies.append("set colocate: true")
     remedies.append("list more accelerators" if listed else "take a larger cluster")
+    if not there:
+        remedies = ["take a cluster, or a group, that has accelerators"]
     has = _holding(pool.resources, there)
     has = f"accelerators {layout.accelerators} are {pool.size:,}" if listed else has
     return document.finding(
@@ -127,6 +123,19 @@ def _too_small(layout: Layout, pool: Pool, there: int, document: Document) -> Fi
         why=needed,
         remedy=", or ".join(remedies),
     )
+
+
+def _smaller(layout: Layout, room: int) -> str:
+    """Which sizes to lower, and how far."""
+    if layout.mode is LayoutMode.COLOCATE:
+        sizes = {"actor": layout.num_actor, "rollout": layout.num_rollout}
+        large = " and ".join(f"the {role}" for role, size in sizes.items() if size > room)
+        return f"give {large} {room:,} at most"
+    roles = {
+        LayoutMode.DEBUG_ROLLOUT_ONLY: "the rollout",
+        LayoutMode.DISAGGREGATED: "the actor or the rollout",
+    }
+    return f"give {roles.get(layout.mode, 'the actor')} {layout.reserved - room:,} fewer"
 
 
 def _straddling(layout: Layout, part: EngineSlice, pool: Pool, torn: Straddle, document: Document) -> Finding:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from roost.errors import Finding, PlacementError, counted
+from roost.config.ranks import ranges
+from roost.errors import Finding, PlacementError
 
 if TYPE_CHECKING:
     from roost.planning.plan import Device, Plan, Use
@@ -92,14 +93,21 @@ def share_problems(plan: Plan) -> list[Finding]:
     for names, devices in where.items():
         problem = _problem(names, plan.shares)
         if problem is not None:
-            more = f" and {counted(len(devices) - 1, 'more accelerator')}" if len(devices) > 1 else ""
             findings.append(
                 Finding(
                     code=problem.code,
-                    what=f"{devices[0]}{more}: {problem.what}",
+                    what=f"{_listed(devices)}: {problem.what}",
                     why=problem.why,
                     remedy=problem.remedy,
                     path=("cluster", "shares"),
                 )
             )
     return findings
+
+
+def _listed(devices: Sequence[Device]) -> str:
+    """`node 0 accelerators 2-3 and 8 more`."""
+    node = devices[0].node
+    numbers = [device.number for device in devices if device.node == node]
+    more = f" and {len(devices) - len(numbers):,} more" if len(devices) > len(numbers) else ""
+    return f"node {node} accelerator{'s' * (len(numbers) > 1)} {ranges(numbers)}{more}"
