@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
-from roost import Inventory
+from roost import EngineGroup, Inventory, Layout, Server
 from roost.inventory.resources import Resources
 
 LABELS = ("a800", "4090", "robots", "cpu", "x-1")
@@ -124,3 +125,33 @@ def jobs(draw: st.DrawFn) -> JobCase:
     if draw(st.booleans()):
         cluster["num_nodes"] = len(inventory.nodes)
     return JobCase({"cluster": cluster}, inventory)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    """Layouts in every mode, sound in themselves; a cluster may still be too small or not tile."""
+    width = draw(st.sampled_from([1, 2, 4, 8, 12, 16]))
+    servers = []
+    for name in draw(st.lists(st.sampled_from(["default", "policy", "judge"]), unique=True, max_size=2)):
+        groups = []
+        for _ in range(draw(st.integers(1, 3))):
+            own = draw(st.sampled_from([None, 1, 2, 4, 8]))
+            kind = draw(st.sampled_from(["regular", "prefill", "decode", "placeholder"]))
+            count = draw(st.integers(0, 3)) * (own or width)
+            groups.append(EngineGroup(kind=kind, num_gpus=count, gpus_per_engine=own))
+        servers.append(Server(name=name, groups=tuple(groups)))
+    flags = {name: draw(st.booleans()) for name in ("debug_rollout_only", "colocate", "use_critic")}
+    flags |= {name: draw(st.integers(0, 5)) == 0 for name in ("debug_train_only", "rollout_external")}
+    return Layout(
+        actor_num_nodes=draw(st.integers(0, 2)),
+        actor_num_gpus_per_node=draw(st.integers(0, 8)),
+        rollout_num_gpus=None if servers else draw(st.integers(0, 4)) * width,
+        rollout_num_gpus_per_engine=width,
+        servers=tuple(servers),
+        shares=draw(wishes(["actor", "critic", "rollout"])),
+        **flags,
+    )
+
+
+def wishes(names: Sequence[str]) -> st.SearchStrategy[dict[str, float]]:
+    return st.dictionaries(st.sampled_from(names), st.floats(0.0001, 1), max_size=len(names))

@@ -7,13 +7,14 @@ import pickle
 from collections import Counter
 from typing import Any
 
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import roost
 from roost.config.ranks import RankSpec, parse_ranks
 from roost.planning.plan import Device, Use
-from strategies import JobCase, inventories, jobs, rank_texts
+from roost.planning.shares import charge
+from strategies import JobCase, inventories, jobs, layouts, rank_texts, wishes
 
 
 def planned(case: JobCase) -> roost.Plan:
@@ -196,3 +197,100 @@ def test_component_placement_says_what_the_plan_says(case: JobCase) -> None:
     for name, component in plan.components.items():
         assert component.placements == placed.get_strategy(name).get_placement(placed.inventory)
         assert component.world_size == placed.get_world_size(name)
+
+
+@given(layouts())
+def test_slices_lie_in_the_pool_and_engines_in_the_rollout(layout: roost.Layout) -> None:
+    slices = layout.slices()
+    pool = range(layout.reserved)
+    assert all(set(held) <= set(pool) for held in slices.values())
+    assert len(slices["actor"]) == min(layout.num_actor, layout.reserved)
+    engines = [position for part in layout.engine_groups() for position in part.positions]
+    assert engines == sorted(set(engines))
+    if layout.mode.serves:
+        assert engines == list(slices["rollout"])
+        assert {*engines, *(slices["actor"] if layout.mode.trains else ())} == set(pool)
+    else:
+        assert not engines
+        assert slices["actor"] == pool
+
+
+@given(layouts(), inventories())
+def test_engines_lie_on_one_node_or_on_whole_ones(layout: roost.Layout, inventory: roost.Inventory) -> None:
+    """What is planned is right, and what is refused could not be planned: both told from the positions."""
+    owner = [(node.rank, number) for node in inventory.nodes for number in range(node.accelerators.count)]
+    sizes = {node.rank: node.accelerators.count for node in inventory.nodes}
+
+    def tiles(held: list[tuple[int, int]]) -> bool:
+        counts = Counter(node for node, _ in held)
+        whole = {sizes[node] for node in counts} == set(counts.values()) and len(set(counts.values())) == 1
+        return len(counts) == 1 or whole
+
+    engines = {
+        part.component: [
+            owner[first : first + part.gpus_per_engine] for first in part.positions[:: part.gpus_per_engine]
+        ]
+        for part in layout.engine_groups()
+    }
+    fits = layout.reserved <= len(owner) and all(tiles(held) for part in engines.values() for held in part)
+    refused, plan = None, None
+    try:
+        plan = roost.plan(layout, inventory)
+    except roost.PlacementError as error:
+        refused = error
+    event("planned" if plan else "refused")
+    if refused or plan is None:
+        assert refused is not None
+        assert {"RP110", "RP111", "RP112"}.issuperset(refused.codes)
+        assert all(finding.remedy for finding in refused.findings)
+        assert not fits or set(refused.codes) == {"RP111"}
+        return
+    assert fits
+    assert list(plan.components) == layout.components
+    for name, expected in engines.items():
+        held = [
+            (place.cluster_node_rank, number)
+            for place in plan.components[name].placements
+            for number in place.local_hardware_ranks
+        ]
+        assert held == [device for engine in expected for device in engine]
+        processes = sum(len({node for node, _ in engine}) for engine in expected)
+        assert plan.components[name].world_size == processes
+    again = roost.Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert again == plan
+    assert again.charges == plan.charges
+    assert all(round(sum(charged.values()), 9) <= 1 for charged in plan.charges.values())
+    assert roost.plan(layout.as_job(), inventory) == plan
+    assert roost.Layout.from_args(layout.as_job()["cluster"]["layout"] | {"shares": layout.shares}) == layout
+
+
+NAMES = ["actor", "critic", "rollout", "rollout.decode", "env", "reward"]
+
+
+@given(st.lists(st.sampled_from(NAMES), unique=True, min_size=1), wishes(NAMES))
+def test_an_accelerator_is_never_overdrawn(names: list[str], asked: dict[str, float]) -> None:
+    try:
+        charged = charge([Use(name, 1) for name in names], asked)
+    except roost.PlacementError:
+        assert sum(asked.get(name, 0) for name in names) > 0.999
+        return
+    assert list(charged) == names
+    assert round(sum(charged.values()), 9) <= 1
+    assert all(share >= 0.0001 and round(share, 4) == share for share in charged.values())
+    if len(names) > 1:
+        assert all(asked[name] - 0.0001 < charged[name] <= asked[name] for name in names if name in asked)
+
+
+@given(jobs())
+def test_charges_of_processes_never_exceed_one(case: JobCase) -> None:
+    plan = planned(case)
+    total: Counter[Device] = Counter()
+    for name, component in plan.components.items():
+        for place in component.placements:
+            share = plan.share_of(name, place.rank)
+            for device in plan.devices_of(place):
+                if not device.group:
+                    assert share > 0
+                    total[device] += round(share * 10_000)
+    assert set(total) == set(plan.charges)
+    assert all(ticks <= 10_000 for ticks in total.values())
