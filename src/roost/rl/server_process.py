@@ -54,7 +54,7 @@ class ServerProcess:
             process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, env=environ)
         except OSError as error:
             raise ServerFailed(_cannot_run(argv[0], error, environ)) from error
-        return cls(process, Path(argv[0]).name, log_start)
+        return cls(process, _name(argv), log_start)
 
     @property
     def pid(self) -> int:
@@ -152,6 +152,16 @@ class ServerProcess:
         error = ServerFailed(finding)
         error.tail = self.tail()
         return error
+
+
+def _name(argv: Sequence[str]) -> str:
+    """What the command runs: the module or script, where the program is only its interpreter."""
+    words = list(argv)
+    if Path(words[0]).name.startswith("python"):
+        if "-m" in words[1:-1]:
+            return words[words.index("-m") + 1]
+        words = [word for word in words[1:] if not word.startswith("-")] or words
+    return Path(words[0]).name
 
 
 def _is_fine(answer: int | str) -> bool:
