@@ -1,0 +1,156 @@
+"""An inference engine: one process on each node it spans, with ports and a rendezvous of its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roost.engine.children import confine
+from roost.engine.leases import PortLease, inline_cluster, lease_ports
+from roost.engine.worker import Worker
+from roost.rl.command import CommandLine
+from roost.rl.server_process import ServerProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSeat:
+    """Where a process of an engine really is, and the ports it leased there."""
+
+    host: str
+    port: int
+    nccl_port: int
+    dist_init_ports: tuple[int, ...] = ()  # of an engine's first process
+    bootstrap_port: int | None = None  # of a prefill engine's first process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What a process of an engine knows of its engine. The same names fill a command line."""
+
+    server: str
+    kind: str
+    engine: int  # its number in its group
+    node_rank: int  # of this process in its engine
+    num_nodes: int
+    host: str
+    port: int
+    nccl_port: int
+    dist_init_addr: str  # host:port on the engine's first node
+    dist_init_ports: tuple[int, ...]
+    bootstrap_port: int | None
+    devices: tuple[str, ...] = ()
+    share: float | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{with_port(self.host, self.port)}"
+
+    def values(self) -> dict[str, Any]:
+        """For the placeholders of a command line; what this engine has not got is left out."""
+        values = {
+            "server": self.server,
+            "engine": self.engine,
+            "node_rank": self.node_rank,
+            "num_nodes": self.num_nodes,
+            "host": self.host,
+            "port": self.port,
+            "nccl_port": self.nccl_port,
+            "dist_init_addr": self.dist_init_addr,
+            "bootstrap_port": self.bootstrap_port,
+            "devices": ",".join(self.devices),
+            "share": 1.0 if self.share is None else self.share,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def with_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Engine(Worker):
+    """Subclass it and override `start`, which returns when the engine can serve.
+
+    `self.engine` says what it is: its host, ports, rendezvous address and devices. Its child processes end
+    with it, whatever ends it.
+    """
+
+    engine: EngineContext
+    _leases: tuple[PortLease, ...] = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        worker = super().__new__(cls)
+        if hasattr(worker, "_context") and inline_cluster() is None:
+            confine()  # before the constructor, which may start children
+        return worker
+
+    def start(self) -> None:
+        """Bring the engine up. The default has nothing to bring up."""
+
+    def healthy(self) -> bool:
+        """Whether it can serve; asked when endpoints are listed."""
+        return True
+
+    def stop(self) -> None:
+        """Asked before the process is ended, so that it can end what it started in good order."""
+
+    # -- called by the rollout manager -----------------------------------------------------------------
+
+    def _take_seat(self, is_first: bool, kind: str, dist_init_ports: int) -> EngineSeat:
+        """Lease ports on the node this process runs on."""
+        bootstrap = is_first and kind == "prefill"
+        single = lease_ports(3 if bootstrap else 2)
+        block = lease_ports(dist_init_ports, consecutive=True) if is_first else None
+        self._leases = (single, block) if block else (single,)
+        return EngineSeat(
+            host=single.host,
+            port=single.ports[0],
+            nccl_port=single.ports[1],
+            dist_init_ports=tuple(block.ports) if block else (),
+            bootstrap_port=single.ports[2] if bootstrap else None,
+        )
+
+    def _bring_up(self, engine: EngineContext) -> EngineContext:
+        self.engine = engine = replace(engine, devices=self._context.devices, share=self._context.share)
+        # Libraries read these; from here on they mean the engine, not the group of engines.
+        os.environ.update(
+            RANK=str(engine.node_rank),
+            WORLD_SIZE=str(engine.num_nodes),
+            LOCAL_RANK="0",
+            LOCAL_WORLD_SIZE="1",
+            NODE_RANK=str(engine.node_rank),
+            MASTER_ADDR=engine.dist_init_addr.rpartition(":")[0].strip("[]"),
+            MASTER_PORT=engine.dist_init_addr.rpartition(":")[2],
+        )
+        self.start()
+        return engine
+
+
+class CommandEngine(Engine):
+    """Runs a command line, such as an inference server, on every node of the engine."""
+
+    def __init__(self, command: CommandLine) -> None:
+        super().__init__()
+        self.command = command
+        self.process: ServerProcess | None = None
+
+    def start(self) -> None:
+        values = self.engine.values()
+        self.process = ServerProcess.start(self.command.fill(values), self.command.filled_env(values))
+        self.process.wait_healthy(self._health_url(), self.command.start_within)
+
+    def _health_url(self) -> str | None:
+        """Only the first process of an engine serves."""
+        if self.engine.node_rank or not self.command.health_path:
+            return None
+        return self.engine.url + self.command.health_path
+
+    def healthy(self) -> bool:
+        return self.process is not None and self.process.is_healthy(self._health_url())
+
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()

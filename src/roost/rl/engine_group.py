@@ -1,0 +1,95 @@
+"""The engines of one group of a layout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roost.config.engines import EngineSlice
+from roost.engine.group import WorkerGroup
+from roost.engine.result import GroupResult
+from roost.engine.scatter import scatter
+from roost.errors import CallTimeout, WorkerDied
+from roost.rl.engine import EngineContext, EngineSeat
+from roost.rl.seats import engine_contexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where an engine serves."""
+
+    url: str
+    server: str
+    kind: str
+    host: str
+    port: int
+    engine: int | None = None  # its number in its group; None for an external engine
+    bootstrap_port: int | None = None  # of a prefill engine
+
+
+class RunningEngines:
+    """Engines of one kind and width, `processes` processes each, in rank order. A placeholder has none."""
+
+    def __init__(self, part: EngineSlice, processes: int, workers: WorkerGroup | None) -> None:
+        self.component, self.server, self.kind = part.component, part.server, part.kind
+        self.processes = processes
+        self.workers = workers
+        self.contexts: dict[int, EngineContext] = {}  # by rank, once up
+
+    @property
+    def world_size(self) -> int:
+        return 0 if self.workers is None else len(self.workers)
+
+    def __len__(self) -> int:
+        return self.world_size // self.processes
+
+    def ranks(self, engine: int) -> range:
+        return range(engine * self.processes, (engine + 1) * self.processes)
+
+    def take_seats(self, ranks: Sequence[int], dist_init_ports: int) -> GroupResult:
+        """Each process leases ports where it runs."""
+        first = [rank % self.processes == 0 for rank in ranks]
+        result: GroupResult = self._on(ranks)._take_seat(scatter(first), self.kind, dist_init_ports)
+        return result
+
+    def bring_up(self, ranks: Sequence[int], seats: Sequence[EngineSeat]) -> GroupResult:
+        """Each process is told who it is, and starts."""
+        contexts = engine_contexts(ranks, seats, self.processes, server=self.server, kind=self.kind)
+        result: GroupResult = self._on(ranks)._bring_up(scatter(contexts))
+        return result
+
+    def _on(self, ranks: Sequence[int]) -> Any:
+        assert self.workers is not None
+        return self.workers.execute_on(*ranks)
+
+    def healthy(self, deadline: float) -> list[bool]:
+        """Each engine, by what all its processes say. One that is busy with a call counts as healthy."""
+        asked = [self._on([rank]).healthy() for rank in range(self.world_size)]
+        answers = [_is_healthy(result, deadline) for result in asked]
+        return [all(answers[rank] for rank in self.ranks(engine)) for engine in range(len(self))]
+
+    def endpoint(self, engine: int) -> Endpoint:
+        context = self.contexts[self.ranks(engine)[0]]
+        return Endpoint(
+            url=context.url,
+            server=self.server,
+            kind=self.kind,
+            host=context.host,
+            port=context.port,
+            engine=engine,
+            bootstrap_port=context.bootstrap_port,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} {self.kind} engines of {self.component}>"
+
+
+def _is_healthy(result: GroupResult, deadline: float) -> bool:
+    try:
+        return bool(result.wait(max(0.0, deadline - time.monotonic()))[0])
+    except CallTimeout:
+        return True  # alive, and in the middle of another call
+    except WorkerDied:
+        return False

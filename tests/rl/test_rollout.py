@@ -1,0 +1,310 @@
+"""Rollout engines on a real Ray of three nodes with four accelerators each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engines import COMMAND, Telling, Visitor
+from running import alive, eventually
+
+import roost
+from roost import EngineGroup, Layout, Server
+
+pytestmark = pytest.mark.ray
+ADDRESS = "127.0.0.2"
+
+
+@pytest.fixture
+def rollouts(clusters: Callable[..., roost.Cluster]) -> Callable[..., roost.RolloutManager]:
+    """Make a pool in a job of its own and run its rollout. The job's end ends everything."""
+
+    def start(layout: Layout, engine: Any = Telling, **more: Any) -> roost.RolloutManager:
+        return roost.RolloutManager(clusters().pool(layout), engine, timeout=90, **more)
+
+    return start
+
+
+def told(rollout: roost.RolloutManager, component: str = "rollout") -> list[roost.EngineContext]:
+    workers = rollout.groups[component].workers
+    assert workers is not None
+    return workers.told().wait(timeout=60)
+
+
+def test_engines_beside_the_actor_know_their_own_devices(rollouts: Callable[..., Any]) -> None:
+    layout = Layout(actor_num_gpus_per_node=2, rollout_num_gpus=10, rollout_num_gpus_per_engine=2)
+    with rollouts(layout) as rollout:
+        contexts = told(rollout)
+        assert [one.engine for one in contexts] == list(range(5))
+        assert [one.devices for one in contexts] == [
+            ("2", "3"),
+            *[("0", "1"), ("2", "3")] * 2,
+        ]
+        assert {one.host for one in contexts} == {ADDRESS}
+        assert {(one.node_rank, one.num_nodes, one.share) for one in contexts} == {(0, 1, 1.0)}
+        ports = [port for one in contexts for port in (one.port, one.nccl_port, *one.dist_init_ports)]
+        assert len(set(ports)) == len(ports) == 5 * 10
+        for one in contexts:
+            first = one.dist_init_ports[0]
+            assert one.dist_init_ports == tuple(range(first, first + 8))
+            assert one.dist_init_addr == f"{ADDRESS}:{first}"
+        workers = rollout.groups["rollout"].workers
+        assert [len(ports) for ports in workers.can_listen().wait(60)] == [10] * 5
+        assert [one.url for one in rollout.endpoints()] == [f"http://{ADDRESS}:{c.port}" for c in contexts]
+        seen = workers.environment("RANK", "WORLD_SIZE", "MASTER_PORT", "CUDA_VISIBLE_DEVICES").wait(60)
+        assert [one["MASTER_PORT"] for one in seen] == [str(c.dist_init_ports[0]) for c in contexts]
+        assert {(one["RANK"], one["WORLD_SIZE"]) for one in seen} == {("0", "1")}
+        assert [one["CUDA_VISIBLE_DEVICES"] for one in seen] == [",".join(c.devices) for c in contexts]
+
+
+def test_an_engine_wider_than_a_node_meets_on_its_first(rollouts: Callable[..., Any]) -> None:
+    """Pitfall: `node_rank = global_rank % nodes_per_engine` is wrong after a group of odd size."""
+    layout = Layout(
+        actor_num_nodes=0,
+        servers=(
+            Server(
+                groups=(
+                    EngineGroup(kind="prefill", num_gpus=4, gpus_per_engine=4),
+                    EngineGroup(kind="decode", num_gpus=8, gpus_per_engine=8),
+                )
+            ),
+        ),
+    )
+    with rollouts(layout) as rollout:
+        prefill, decode = told(rollout, "rollout.prefill"), told(rollout, "rollout.decode")
+        assert [(one.node_rank, one.num_nodes) for one in prefill] == [(0, 1)]
+        assert [(one.node_rank, one.num_nodes, one.engine) for one in decode] == [(0, 2, 0), (1, 2, 0)]
+        assert len({one.dist_init_addr for one in decode}) == 1
+        assert [len(one.devices) for one in decode] == [4, 4]
+        assert prefill[0].bootstrap_port is not None
+        assert decode[0].bootstrap_port is None
+        endpoints = rollout.endpoints()
+        assert [(one.kind, one.bootstrap_port, one.port) for one in endpoints] == [
+            ("prefill", prefill[0].bootstrap_port, prefill[0].port),
+            ("decode", None, decode[0].port),
+        ]
+        nodes = rollout.groups["rollout.decode"].workers.environment("CLUSTER_NODE_RANK").wait(60)
+        assert [one["CLUSTER_NODE_RANK"] for one in nodes] == ["1", "2"]
+
+
+def test_several_models_and_a_placeholder(rollouts: Callable[..., Any]) -> None:
+    layout = Layout(
+        actor_num_nodes=0,
+        rollout_num_gpus_per_engine=2,
+        servers=(
+            Server(name="policy", groups=(EngineGroup(num_gpus=4),)),
+            Server(name="judge", groups=(EngineGroup(num_gpus=4, gpus_per_engine=4),)),
+            Server(name="later", groups=(EngineGroup(kind="placeholder", num_gpus=2),)),
+        ),
+    )
+    engines = {"policy": Telling.create_group("p"), "judge": Telling.create_group("j")}
+    with rollouts(layout, engines) as rollout:
+        assert [(one.server, one.engine) for one in rollout.endpoints()] == [
+            ("policy", 0),
+            ("policy", 1),
+            ("judge", 0),
+        ]
+        assert [one.server for one in rollout.endpoints("judge")] == ["judge"]
+        assert len(rollout.groups["rollout.later"]) == 0
+        assert len(rollout.pool.positions) == 10  # held for later
+        assert rollout.health() == {"rollout.policy": [True, True], "rollout.judge": [True]}
+
+
+def test_every_problem_of_the_engines_at_once(cluster: roost.Cluster) -> None:
+    layout = Layout(
+        actor_num_nodes=0,
+        servers=(
+            Server(name="policy", groups=(EngineGroup(num_gpus=1),)),
+            Server(name="judge", groups=(EngineGroup(num_gpus=1),)),
+        ),
+    )
+    with cluster.pool(layout) as pool:
+        with pytest.raises(roost.ConfigurationError) as caught:
+            roost.RolloutManager(pool, {"polcy": Telling, "judge": 3})
+        text = str(caught.value)
+        assert "server 'policy' has no engine" in text
+        assert "the layout has no server 'polcy'" in text
+        assert "did you mean 'policy'" in text
+        assert "server 'judge': 3 is not an engine" in text
+        with pytest.raises(roost.ConfigurationError, match="nothing says what the engines of judge, policy"):
+            roost.RolloutManager(pool)
+
+
+def test_when_one_engine_fails_all_are_taken_down(cluster: roost.Cluster) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=4, rollout_num_gpus_per_engine=1)
+    with cluster.pool(layout) as pool:
+        with pytest.raises(roost.WorkerRaised, match="no weights here") as caught:
+            roost.RolloutManager(pool, Telling.create_group("fails 2"), timeout=60)
+        assert "rollout rank 2" in str(caught.value)
+        assert isinstance(caught.value, RuntimeError)
+        manager = roost.WorkerManager.get_proxy(cluster.job)
+        eventually(lambda: manager.list_groups() == {}, 30, "no engine is left")
+
+
+def test_a_command_is_run_filled_in_and_reached(rollouts: Callable[..., Any]) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=8, rollout_num_gpus_per_engine=4)
+    command = roost.CommandLine(COMMAND, env={"ENGINE_NOTE": "engine {engine}"}, start_within=60)
+    with rollouts(layout, command) as rollout:
+        endpoints = rollout.endpoints()
+        assert len(endpoints) == 2
+        elsewhere = roost.FlexiblePlacementStrategy([[8]])  # on a node that has no engine
+        with Visitor.create_group().launch(rollout.pool.cluster, elsewhere) as visitor:
+            answers = [json.loads(visitor.get(f"{one.url}/whoami").wait(60)[0]) for one in endpoints]
+        for number, (answer, endpoint) in enumerate(zip(answers, endpoints, strict=True)):
+            flags = answer["flags"]
+            assert flags["--port"] == str(endpoint.port)
+            assert flags["--host"] == ADDRESS
+            assert flags["--devices"] == "0,1,2,3"
+            assert (flags["--node-rank"], flags["--num-nodes"]) == ("0", "1")
+            host, _, port = flags["--dist-init-addr"].rpartition(":")
+            assert answer["environment"] == {
+                "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+                "RANK": "0",
+                "WORLD_SIZE": "1",
+                "MASTER_ADDR": host,
+                "MASTER_PORT": port,
+                "ENGINE_NOTE": f"engine {number}",
+            }
+        servers = [answer["pid"] for answer in answers]
+        assert all(map(alive, servers))
+    eventually(lambda: not any(map(alive, servers)), 3, "the servers are gone after shutdown")
+
+
+def test_a_command_that_ends_says_why(rollouts: Callable[..., Any]) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=1)
+    command = roost.CommandLine(COMMAND, env={"ENGINE_EXIT": "3"}, start_within=60)
+    with pytest.raises(roost.LaunchError) as caught:
+        rollouts(layout, command)
+    text = str(caught.value)
+    assert "rollout rank 0" in text
+    assert "exited with 3 before it was healthy" in text
+    assert "CUDA out of memory" in text
+
+
+@pytest.fixture
+def served(rollouts: Callable[..., Any]) -> Iterator[tuple[roost.RolloutManager, list[dict[str, Any]]]]:
+    """Two engines run as commands with children, and what each said of itself."""
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=2)
+    command = roost.CommandLine(COMMAND, env={"ENGINE_FAMILY": "1"}, start_within=60)
+    with rollouts(layout, command) as rollout:
+        visit = Visitor().get
+        yield rollout, [json.loads(visit(f"{one.url}/whoami")) for one in rollout.endpoints()]
+
+
+Served = tuple[roost.RolloutManager, list[dict[str, Any]]]
+
+
+def test_a_killed_engine_leaves_no_child_and_comes_back_beside_its_neighbour(served: Served) -> None:
+    """Pitfall: orphaned engine children keep GPU memory after a crash."""
+    rollout, (first, second) = served
+    before = rollout.endpoints()
+    workers = rollout.groups["rollout"].workers
+    manager = roost.WorkerManager.get_proxy(rollout.pool.cluster.job)
+    os.kill(manager.get_group("rollout")["pids"][0], signal.SIGKILL)
+    family = [first["pid"], *first["children"]]
+    eventually(lambda: not any(map(alive, family)), 3, "the server and its children are gone")
+    assert all(map(alive, [second["pid"], *second["children"]]))
+    eventually(lambda: rollout.health() == {"rollout": [False, True]}, 30, "the dead engine is noticed")
+    assert [one.engine for one in rollout.endpoints()] == [1]
+    back = rollout.recover()
+    assert [one.engine for one in back] == [0]
+    assert rollout.endpoints()[1] == before[1]  # the neighbour, port and all
+    ports = {before[1].port, *_ports(rollout, 1)}
+    assert not ports & set(_ports(rollout, 0))
+    again = json.loads(Visitor().get(f"{back[0].url}/whoami"))
+    assert again["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+    assert again["pid"] != first["pid"]
+    assert workers is rollout.groups["rollout"].workers
+
+
+def _ports(rollout: roost.RolloutManager, rank: int) -> list[int]:
+    context = rollout.groups["rollout"].contexts[rank]
+    return [context.port, context.nccl_port, *context.dist_init_ports]
+
+
+def test_a_server_that_died_under_a_living_engine_is_replaced(served: Served) -> None:
+    rollout, (first, _) = served
+    os.kill(first["pid"], signal.SIGKILL)
+    eventually(lambda: rollout.health() == {"rollout": [False, True]}, 30, "the dead server is noticed")
+    assert [one.engine for one in rollout.recover()] == [0]
+    assert rollout.health() == {"rollout": [True, True]}
+    eventually(lambda: not any(map(alive, first["children"])), 3, "what the dead server left is gone")
+
+
+def test_children_of_a_python_engine_end_with_it(rollouts: Callable[..., Any]) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=2)
+    with rollouts(layout) as rollout:
+        workers = rollout.groups["rollout"].workers
+        mine, others = workers.spawn().wait(60)
+        assert all(map(alive, [*mine, *others]))
+        os.kill(workers.pid().wait(60)[0], signal.SIGKILL)
+        eventually(lambda: not any(map(alive, mine)), 3, "the children are gone")
+        assert all(map(alive, others))
+    eventually(lambda: not any(map(alive, others)), 3, "and the others after shutdown")
+
+
+def test_nothing_is_left_when_the_driver_is_killed(run: Callable[..., Any]) -> None:
+    program = run("serving", env={"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent)])})
+    said = program.answer(120)
+    family = [pid for one in said["engines"] for pid in [one["pid"], *one["children"]]]
+    assert len(family) == 6
+    assert all(map(alive, family))
+    program.signal(signal.SIGKILL)
+    eventually(lambda: not any(map(alive, family)), 5, "servers and children are gone")
+
+
+def test_a_busy_engine_is_not_a_dead_one(rollouts: Callable[..., Any], tmp_path: Path) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=1)
+    with rollouts(layout) as rollout:
+        call = rollout.groups["rollout"].workers.busy(str(tmp_path / "done"))
+        assert rollout.health(timeout=0.5) == {"rollout": [True]}
+        (tmp_path / "done").touch()
+        call.wait(60)
+
+
+def test_an_engine_that_says_it_cannot_serve_is_not_listed(rollouts: Callable[..., Any]) -> None:
+    with rollouts(Layout(actor_num_nodes=0, rollout_num_gpus=1), Telling.create_group("sick")) as rollout:
+        assert rollout.endpoints() == []
+    assert rollout.groups == {}
+    rollout.shutdown()
+
+
+def test_external_engines_are_joined_by_address(served: Served, clusters: Callable[..., Any]) -> None:
+    inner, _ = served
+    running = inner.endpoints()
+    layout = Layout(actor_num_gpus_per_node=2, rollout_external=True)
+    addresses = [f"{running[0].host}:{running[0].port}", running[1].url]
+    with roost.RolloutManager(clusters().pool(layout), external=addresses) as rollout:
+        assert [(one.url, one.server, one.engine) for one in rollout.endpoints()] == [
+            (one.url, "external", None) for one in running
+        ]
+        with pytest.raises(roost.LaunchError) as caught:
+            roost.RolloutManager(rollout.pool, external=[addresses[0], "127.0.0.1:1", "127.0.0.1:2"])
+        text = str(caught.value)
+        assert "the external engine at http://127.0.0.1:1 is not ready" in text
+        assert "the external engine at http://127.0.0.1:2 is not ready" in text
+        assert "connection refused" in text
+        with pytest.raises(roost.ConfigurationError, match="the port is missing"):
+            roost.RolloutManager(rollout.pool, external=["somewhere"])
+
+
+def test_an_unknown_engine_cannot_be_restarted(served: Served) -> None:
+    rollout, _ = served
+    for component, engine in (("rollout", 2), ("rollout", -1), ("decode", 0)):
+        with pytest.raises(roost.LaunchError, match=r"engines: rollout 0-1"):
+            rollout.restart(component, engine)
+
+
+def test_inline_engines_run_in_one_process() -> None:
+    with roost.Cluster(num_nodes=2, inline="2x4") as cluster:
+        layout = Layout(actor_num_nodes=0, rollout_num_gpus=8, rollout_num_gpus_per_engine=8)
+        with roost.RolloutManager(cluster.pool(layout), Telling) as rollout:
+            contexts = told(rollout)
+            assert [one.node_rank for one in contexts] == [0, 1]
+            assert len({one.dist_init_addr for one in contexts}) == 1
+            assert [one.engine for one in rollout.endpoints()] == [0]
