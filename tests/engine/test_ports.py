@@ -209,9 +209,12 @@ def test_every_candidate_is_tried_once(pieces: list[range]) -> None:
         assert sorted(shuffled(pieces)) == everything
     late = everything[2:0:-1]
     assert list(shuffled(pieces, last=[-1, *late, 99]))[len(everything) - len(late) :] == late
-    for count in (1, 2, 3):
-        walked = [list(piece) for piece in around_from_somewhere(pieces, count)]
+    for count in (1, 2, 3, 1, 2, 3):
+        walked = list(around_from_somewhere(pieces, count))
         assert sum(map(len, walked)) <= len(everything) + count - 1
+        for piece in pieces:
+            for first in piece[: max(0, len(piece) - count + 1)]:
+                assert any(first in walk and first + count - 1 in walk for walk in walked)
 
 
 def test_running_out_ends_and_says_why(shelf: Callable[..., PortShelf], ten: range) -> None:
