@@ -1,0 +1,262 @@
+"""Groups that take turns on a device of a real Ray, and what happens when one of them dies."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lessees import Locker
+from running import eventually
+
+import roost
+
+pytestmark = pytest.mark.ray
+ON_ONE = roost.FlexiblePlacementStrategy([[0]])
+
+
+@pytest.fixture
+def groups(cluster: roost.Cluster) -> Iterator[Callable[[str], roost.WorkerGroup]]:
+    """Groups of one worker, all on the first accelerator. They end with the test."""
+    made: list[roost.WorkerGroup] = []
+
+    def make(name: str) -> roost.WorkerGroup:
+        made.append(Locker.create_group().launch(cluster, ON_ONE, name=name))
+        return made[-1]
+
+    yield make
+    for group in made:
+        group.shutdown()
+
+
+def refused(call: Callable[[], Any]) -> roost.ClusterError:
+    with pytest.raises(roost.ClusterError) as caught:
+        call()
+    return caught.value
+
+
+def in_worker(call: Callable[[], Any]) -> Any:
+    """What a worker raised."""
+    with pytest.raises(roost.WorkerRaised) as caught:
+        call()
+    return caught.value.__cause__
+
+
+def test_two_groups_take_turns(groups: Callable[[str], roost.WorkerGroup], tmp_path: Path) -> None:
+    one, two = groups("one"), groups("two")
+    running = [group.take_turns(60, str(tmp_path)) for group in (one, two)]
+    first, second = [fences for result in running for fences in result.wait(timeout=120)]
+    assert first == sorted(first)
+    assert second == sorted(second)
+    assert len({*first, *second}) == 120
+    assert max(first[0], second[0]) < min(first[-1], second[-1])  # and not one after the other
+
+
+def test_a_killed_holders_lock_goes_to_the_next(
+    cluster: roost.Cluster, groups: Callable[[str], roost.WorkerGroup]
+) -> None:
+    """Pitfall: a dead lock holder wedges everyone."""
+    holder, waiter, bystander = groups("holder"), groups("waiter"), groups("bystander")
+    ((old, devices),) = holder.lock().wait(timeout=60)
+    assert devices == (0,)
+    cluster.check_fence(0, 0, old)
+    waiting = waiter.lock(timeout=60)
+    os.kill(holder.pid().wait(timeout=60)[0], signal.SIGKILL)
+    ((new, _),) = waiting.wait(timeout=2)
+    assert new > old
+    assert waiter.held().wait(timeout=60) == [True]
+    cluster.check_fence(0, 0, new)
+    bystander.check_fence(0, new).wait(timeout=60)
+    for error in (
+        refused(lambda: cluster.check_fence(0, 0, old)),
+        in_worker(lambda: bystander.check_fence(0, old).wait(timeout=60)),
+    ):
+        assert error.codes == ("RE119",)
+        assert f"{old} is not the number of the lock on accelerator 0" in str(error)
+        assert f"= why: waiter rank 0 (pid {waiter.pid().wait(timeout=60)[0]}) has held it" in str(error)
+
+
+def test_a_waiter_that_dies_is_dropped(groups: Callable[[str], roost.WorkerGroup]) -> None:
+    holder, dying, next_one = groups("holder"), groups("dying"), groups("next")
+    ((first, _),) = holder.lock().wait(timeout=60)
+    pid = dying.pid().wait(timeout=60)[0]
+    dying.lock(timeout=60)
+    waiting = next_one.lock(timeout=60)
+    os.kill(pid, signal.SIGKILL)
+    holder.unlock().wait(timeout=60)
+    ((fence, _),) = waiting.wait(timeout=10)
+    assert first < fence <= first + 2  # the dying one may have had it for a moment
+    assert next_one.held().wait(timeout=60) == [True]
+
+
+def test_a_lock_not_had_in_time_says_who_has_it(
+    cluster: roost.Cluster, groups: Callable[[str], roost.WorkerGroup]
+) -> None:
+    holder, waiter = groups("holder"), groups("waiter")
+    holder.lock().wait(timeout=60)
+    pid = holder.pid().wait(timeout=60)[0]
+    error = refused(lambda: cluster.device_lock(0, [0, 1], timeout=0.1))
+    assert error.codes == ("RE118",)
+    node = re.escape(str(cluster.nodes[0]))
+    assert re.fullmatch(
+        rf"error\[RE118\]: accelerators 0-1 of {node} could not be locked within 0\.1 s\n"
+        rf"  = why: holder rank 0 \(pid {pid}\) has held accelerator 0 for \d+\.\d s\n"
+        r"  = help: wait longer, or let holders lock with hold_for=\.\.\.",
+        str(error),
+    )
+    waiting = waiter.lock(timeout=60)
+    # Who waits keeps nobody else waiting, and those who come later are told of it.
+    eventually(
+        lambda: (
+            "1 other process asked before" in str(refused(lambda: cluster.device_lock(0, [0], timeout=0)))
+        ),
+        30,
+        "the waiter has asked",
+    )
+    with cluster.device_lock(0, [1], timeout=5) as other, cluster.lease_ports(0):
+        assert other.held
+    assert not waiting.done
+    holder.unlock().wait(timeout=60)
+    waiting.wait(timeout=10)
+
+
+def test_asking_again_is_refused_at_once(groups: Callable[[str], roost.WorkerGroup]) -> None:
+    holder = groups("holder")
+    ((fence, _),) = holder.lock().wait(timeout=60)
+    error = in_worker(lambda: holder.lock(timeout=600).wait(timeout=60))
+    assert error.codes == ("RE118",)
+    assert re.fullmatch(
+        rf"error\[RE118\]: this process already holds accelerator 0 of [\d.]+, with number {fence}\n"
+        r"  = why: it would wait for itself\n"
+        r"  = help: release that lock first, or use it",
+        str(error),
+    )
+    assert holder.held().wait(timeout=60) == [True]
+
+
+def test_after_hold_for_the_next_one_may_have_it(groups: Callable[[str], roost.WorkerGroup]) -> None:
+    slow, next_one = groups("slow"), groups("next")
+    slow.lock(hold_for=0.2).wait(timeout=60)
+    slow.check().wait(timeout=60)
+    next_one.lock(timeout=60).wait(timeout=30)
+    assert slow.held().wait(timeout=60) == [False]
+    assert in_worker(lambda: slow.check().wait(timeout=60)).codes == ("RE119",)
+    slow.unlock().wait(timeout=60)  # of what it has no more: no matter to the other
+    assert next_one.held().wait(timeout=60) == [True]
+
+
+def test_the_driver_locks_on_any_node(
+    cluster: roost.Cluster, groups: Callable[[str], roost.WorkerGroup]
+) -> None:
+    for node in range(3):
+        with cluster.device_lock(node, [2, 3]) as lock:
+            assert lock.held
+            assert repr(lock) == f"<lock {lock.fence} of accelerators 2-3 on {cluster.nodes[node]}>"
+            error = refused(lambda node=node: cluster.device_lock(node, [3]))
+            assert "this process already holds accelerators 2-3" in str(error)
+        assert not lock.held
+        lock.release()
+        error = refused(lock.check)
+        assert "= why: nobody holds it now" in str(error)
+
+
+def test_a_lock_nobody_would_notice_the_end_of_is_refused(cluster: roost.Cluster) -> None:
+    with (
+        Locker.create_group().launch(cluster, roost.FlexiblePlacementStrategy([[8]]), name="far") as far,
+        cluster.device_lock(0, [0]) as lock,
+    ):
+        error = in_worker(lambda: far.lock_on_node(0).wait(timeout=60))
+        assert error.codes == ("RE114",)
+        assert "nobody there would notice its end" in str(error)
+        far.lock_on_node(2).wait(timeout=60)
+        far.check_on_node(0, lock.fence).wait(timeout=60)  # asking is free
+        assert in_worker(lambda: far.check_on_node(0, 0).wait(timeout=60)).codes == ("RE119",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"devices": []}, "devices are a list of accelerator numbers or names, not []"),
+        ({"devices": 0}, "devices are a list of accelerator numbers or names, not 0"),
+        ({"devices": [True]}, "devices are a list"),
+        ({"devices": [4]}, "accelerator 4 does not exist"),
+        ({"node_rank": 3}, "node 3 does not exist"),
+        ({"timeout": None}, "timeout is a number of seconds, not None"),
+        ({"timeout": float("inf")}, "timeout is a number of seconds, not inf"),
+        ({"hold_for": -1}, "hold_for is a number of seconds, not -1"),
+    ],
+)
+def test_mistakes(cluster: roost.Cluster, arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(roost.RoostError) as caught:
+        cluster.device_lock(**{"node_rank": 0, "devices": [0], **arguments})
+    assert says in str(caught.value)
+
+
+def test_a_worker_without_devices_must_name_them(cluster: roost.Cluster) -> None:
+    with Locker.create_group().launch(cluster, roost.NodePlacementStrategy([0]), name="bare") as bare:
+        error = in_worker(lambda: bare.lock().wait(timeout=60))
+        assert "name them: device_lock(devices=[0])" in str(error)
+        ((_, devices),) = bare.lock(devices=[3, 1]).wait(timeout=60)
+        assert devices == (1, 3)
+
+
+def test_locks_end_with_the_job(clusters: Callable[..., roost.Cluster]) -> None:
+    made = clusters(num_nodes=1)
+    lock = made.device_lock(0, [0])
+    made.shutdown()
+    lock.release()  # no matter
+    assert refused(lambda: lock.held).codes == ("RE106",)
+
+
+# -- inline -------------------------------------------------------------------------------------------------
+
+
+def test_inline_locks_are_had_at_once_or_not() -> None:
+    with roost.Cluster(num_nodes=2, inline="2x2") as inline:
+        group = Locker.create_group().launch(inline, roost.FlexiblePlacementStrategy([[0], [0], [3]]))
+        assert group[0].lock().wait() == [(1, (0,))]
+        error = in_worker(lambda: group[1].lock(timeout=600).wait())  # nobody could release it meanwhile
+        assert error.codes == ("RE118",)
+        assert "Locker rank 0 (pid" in str(error)
+        assert group[2].lock().wait() == [(1, (1,))]  # another node has numbers of its own
+        inline.check_fence(0, 0, 1)
+        group[0].unlock().wait()
+        assert group[1].lock().wait() == [(2, (0,))]
+        assert group[0].held().wait() == [False]
+
+
+def test_other_hardware_is_locked_by_its_group_and_number() -> None:
+    section = {
+        "num_nodes": 1,
+        "node_groups": [
+            {
+                "label": "arm",
+                "node_ranks": 0,
+                "hardware": {
+                    "type": "Franka",
+                    "configs": [{"node_rank": 0, "robot_ip": f"10.0.0.{n}"} for n in (8, 9)],
+                },
+            }
+        ],
+    }
+    with roost.Cluster(cluster_cfg=section, inline="1x2") as inline:
+        strategy = roost.FlexiblePlacementStrategy([[1]], node_group_label="arm")
+        robot = Locker.create_group().launch(inline, strategy, name="robot")
+        assert robot.lock().wait() == [(1, ("arm:1",))]
+        with inline.device_lock(0, [1]):  # the accelerator of that number is another thing
+            pass
+        error = refused(lambda: inline.device_lock(0, ["arm:1"]))
+        assert "has held arm:1 for" in str(error)
+
+
+def test_numbers_of_locks_are_the_nodes_own(cluster: roost.Cluster) -> None:
+    """A lock of a group that spans nodes is one a rank."""
+    with Locker.create_group().launch(
+        cluster, roost.FlexiblePlacementStrategy([[1], [5]]), name="pair"
+    ) as pair:
+        assert [devices for _, devices in pair.lock().wait(timeout=60)] == [(1,), (1,)]
+        assert pair.held().wait(timeout=60) == [True, True]
