@@ -261,8 +261,9 @@ def test_a_family(engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatc
     engine = engines()
     engine.have("grandchild", "daemon")
     root = {engine.pid: start_of(engine.pid)}
-    expected = {engine.pid, *(child.pid for child in psutil.Process(engine.pid).children(recursive=True))}
-    assert len(expected) >= 5
+    below = psutil.Process(engine.pid).children
+    children = eventually(lambda: (now := below(recursive=True)) and len(now) == 5 and now, 30, "all run")
+    expected = {engine.pid, *(child.pid for child in children)}
     assert keeper.family(root) == {pid: start_of(pid) for pid in expected}
     assert keeper.family({engine.pid: root[engine.pid] + 1}) == {}
 

@@ -52,23 +52,35 @@ def confine() -> None:
 
 
 class Family:
-    """A child of this process and everything it has started, also what has left its tree since."""
+    """A child of this process and everything it starts, also what leaves its tree.
 
-    def __init__(self, pid: int) -> None:
+    The child is started with `variables` in its environment, and then made the `head`.
+    """
+
+    def __init__(self) -> None:
         self._mark = keeper.mark_of(_token(), next(_numbers) % 2**keeper.NUMBERS)
+        self.variables = {"ROOST_FAMILY": str(self._mark)}
+        self._known: dict[int, int] = {}
+
+    def head(self, pid: int) -> None:
+        # What it starts before this line is known by the variable, and what clears its environment by the limit.
         put_mark(pid, self._mark)
         status = keeper.status_of(pid)
-        self._known = {} if status is None else {pid: status.start}
+        if status is not None:
+            self._known[pid] = status.start
 
     def living(self) -> dict[int, int]:
         """Process numbers and start times."""
         for pid in keeper.everybody():
             status = keeper.status_of(pid)  # before the mark: `family` then sees whether it is still the same
-            if status is not None and keeper.mark_on(pid) == self._mark:
+            if status is not None and self._has_mark(pid):
                 self._known[pid] = status.start
         found = keeper.family(self._known)
         self._known.update(found)
         return found
+
+    def _has_mark(self, pid: int) -> bool:
+        return keeper.mark_on(pid) == self._mark or keeper.was_given(pid, self.variables)
 
     def signal(self, number: int) -> bool:
         """Whether there was anybody."""

@@ -119,7 +119,13 @@ def mark_on(pid: int) -> int:
 def has_mark(pid: int, token: str) -> bool:
     if mark_on(pid) >> NUMBERS == mark_of(token) >> NUMBERS:
         return True
-    return f"{VARIABLE}={token}".encode() in contents(f"/proc/{pid}/environ").split(b"\0")
+    return was_given(pid, {VARIABLE: token})
+
+
+def was_given(pid: int, variables: dict[str, str]) -> bool:
+    """Whether it was started with these variables."""
+    environ = contents(f"/proc/{pid}/environ").split(b"\0")
+    return all(f"{name}={value}".encode() in environ for name, value in variables.items())
 
 
 def send(pid: int, start: int, number: int) -> None:

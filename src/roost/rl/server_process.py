@@ -39,22 +39,25 @@ class ServerFailed(LaunchError):
 class ServerProcess:
     """A running server. Its output goes where that of this process goes."""
 
-    def __init__(self, process: subprocess.Popen[bytes], name: str, log_start: int | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], family: Family, name: str, log_start: int | None
+    ) -> None:
         self.name = name
-        self._process = process
-        self._family = Family(process.pid)
+        self._process, self._family = process, family
         self._log_start = log_start
 
     @classmethod
     def start(cls, argv: Sequence[str], env: Mapping[str, str]) -> ServerProcess:
         """Run the words, with `env` added to the environment of this process."""
-        environ = {**os.environ, **env}
+        family = Family()
+        environ = {**os.environ, **env, **family.variables}
         log_start = _log_size()
         try:
             process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, env=environ)
         except OSError as error:
             raise ServerFailed(_cannot_run(argv[0], error, environ)) from error
-        return cls(process, _name(argv), log_start)
+        family.head(process.pid)
+        return cls(process, family, _name(argv), log_start)
 
     @property
     def pid(self) -> int:

@@ -46,7 +46,7 @@ if WHAT == "never":
 if WHAT == "family":
     child("sleep", "100")
     child("sh", "-c", "trap '' TERM; sleep 100 & wait; wait")
-    subprocess.run(["sh", "-c", "setsid sleep 100 & echo child $! >&2"])
+    subprocess.run(["sh", "-c", "env -i setsid sleep 100 & echo child $! >&2"])
 if WHAT == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with Server(("", PORT), Health) as server:
