@@ -45,7 +45,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-LIVE = ("README.md", "docs/running.md")  # these start a real Ray
+LIVE = ("README.md", "docs/running.md", "docs/ports-and-locks.md", "docs/pools.md")  # these start a real Ray
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,22 @@ def check_yaml(body: str) -> None:
         assert bool(wrong) == bool(named and named[2]), wrong
 
 
+class WithoutLogs(doctest.OutputChecker):
+    """Ray prints what workers log whenever it comes, which may be in the middle of an example."""
+
+    LOGGED = re.compile(r"^\x1b\[\d+m\(.*?pid=\d+.*?\).*\n", re.MULTILINE)
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        return super().check_output(want, self.LOGGED.sub("", got), optionflags)
+
+
 def run_python(body: str, namespace: dict[str, Any], page: Path) -> None:
     if not body.startswith(">>>"):
         exec(compile(body, name_of(page), "exec"), namespace)
         return
     test = doctest.DocTestParser().get_doctest(body, namespace, name_of(page), name_of(page), 0)
     said: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    runner = doctest.DocTestRunner(WithoutLogs(), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     runner.run(test, out=said.append, clear_globs=False)
     namespace.update(test.globs)
     assert not said, "".join(said)
