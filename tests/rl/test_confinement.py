@@ -146,7 +146,8 @@ def test_a_keeper_stands_apart(engines: Callable[..., Engine]) -> None:
     assert mine.pid not in [process.pid for process in family]
     assert os.getsid(mine.pid) not in (os.getsid(engine.pid), os.getsid(0))
     assert os.getpgid(mine.pid) not in (os.getpgid(engine.pid), os.getpgid(0))
-    assert (mine.cwd(), mine.environ()) == ("/", {})
+    assert mine.cwd() == "/"
+    assert set(mine.environ()) <= {"LD_LIBRARY_PATH"}
     fds = {int(fd.name): os.readlink(fd) for fd in Path(f"/proc/{mine.pid}/fd").iterdir()}  # noqa: PTH115
     assert {fd: target for fd, target in fds.items() if "pidfd" not in target} == dict.fromkeys(
         range(3), os.devnull
@@ -222,6 +223,17 @@ def test_without_a_keeper_there_is_no_engine(
     assert finding.why.startswith(why)
     assert finding.remedy == f"does {executable} run here, and may this user start more processes?"
     assert keeper.VARIABLE not in os.environ
+
+
+def test_a_keeper_that_is_never_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 100\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(children, "START_WITHIN", 0.1)
+    with pytest.raises(roost.LaunchError, match=r"it was not ready in 0\.1 s"):
+        children.confine()
+    assert not [child for child in psutil.Process().children() if child.name() in ("slow", "sleep")]
 
 
 def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -138,7 +139,7 @@ def _start_keeper(token: str) -> None:
             stdout=subprocess.PIPE,  # until it is ready
             stderr=subprocess.STDOUT,
             cwd="/",
-            env={},
+            env={name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"},
             start_new_session=True,
         )
     except OSError as error:
@@ -146,7 +147,12 @@ def _start_keeper(token: str) -> None:
     try:
         said, _ = started.communicate(timeout=START_WITHIN)
     except subprocess.TimeoutExpired:
-        started.kill()
+        os.killpg(
+            started.pid, signal.SIGKILL
+        )  # it and its fork; nobody has waited for it, so it is still there
+        started.wait()
+        assert started.stdout
+        started.stdout.close()
         raise _no_keeper(f"it was not ready in {START_WITHIN:g} s") from None
     if said != b"ready":
         last = said.decode(errors="replace").strip().splitlines()[-1:]
