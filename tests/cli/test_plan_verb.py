@@ -100,3 +100,46 @@ def test_all_leaves_nothing_out(cli: Any) -> None:
     arguments = ("plan", "job.yaml", f"cluster.component_placement.actor='{ranks}'", "--on", "80x1")
     assert "left out" in cli(*arguments, "cluster.num_nodes=80").out
     assert "left out" not in cli(*arguments, "cluster.num_nodes=80", "--all").out
+
+
+LAYOUT = "cluster: {layout: {rollout_num_gpus: 24, rollout_num_gpus_per_engine: 4}, shares: {actor: 0.6}}\n"
+
+
+@pytest.fixture
+def layout(cli: Any) -> str:
+    Path("layout.yaml").write_text(LAYOUT)
+    return "layout.yaml"
+
+
+def test_a_layout(cli: Any, layout: str) -> None:
+    done = cli("plan", layout, "--on", "4x8")
+    assert (done.code, done.err) == (0, "")
+    assert " share " not in done.out  # nobody does
+    done = cli("plan", layout, "--on", "3x8", "cluster.layout.colocate=true")
+    assert done.code == 0
+    assert "0.4-1" in done.out
+
+
+def test_the_likely_shape_of_a_layout(cli: Any, layout: str) -> None:
+    done = cli("plan", layout)
+    assert done.code == 2
+    assert "--on 4x8" in done.err
+
+
+def test_shares_in_json(cli: Any, layout: str) -> None:
+    done = cli("plan", layout, "--on", "3x8", "cluster.layout.colocate=true", "--json")
+    shares = {name: part["share"] for name, part in done.data["components"].items()}
+    assert shares == {"actor": [0.6, 0.6], "rollout": [0.4, 1.0]}
+    assert done.data["shares"] == {"actor": 0.6}
+    assert roost.Plan.from_dict(done.data).shares == {"actor": 0.6}
+    Path("bare.yaml").write_text("cluster: {component_placement: {agent: 0-1}}\n")
+    done = cli("plan", "bare.yaml", "--on", "2x0", "--json")
+    assert done.data["components"]["agent"]["share"] is None
+
+
+def test_a_layout_that_does_not_fit(cli: Any, layout: str) -> None:
+    done = cli("plan", layout, "--on", "2x8")
+    assert done.code == 3
+    assert done.err.startswith("error[RP112]: the layout needs 32 accelerators")
+    assert cli("validate", layout).code == 0
+    assert cli("validate", layout, "--on", "2x8").code == 3

@@ -258,6 +258,17 @@ def test_why_an_engine_does_not_tile(layout: Layout, on: str, reason: str) -> No
     assert reason in error.findings[0].why
 
 
+def test_the_engine_that_does_not_tile_is_named() -> None:
+    """Two engines of 3 fit behind the actor, the third does not."""
+    error = refusal(sized(1, 9, rollout_num_gpus_per_engine=3))
+    assert error.findings[0].what.startswith("rollout: engine 2 would straddle nodes 0 and 1")
+
+
+def test_advice_about_a_layout_points_at_it() -> None:
+    plan = roost.plan(sized(10, None, colocate=True), Inventory.parse("1x8:A800,1x8:4090"))
+    assert {finding.path for finding in plan.findings if finding.code == "RW103"} == {("cluster", "layout")}
+
+
 def test_suggested_widths_and_sizes_work() -> None:
     layout = sized(2, 8, rollout_num_gpus_per_engine=4)
     inventory = Inventory.parse("2x8")

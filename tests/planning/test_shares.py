@@ -42,6 +42,7 @@ def planned(rules: dict[str, str], shares: dict[str, float] | None = None, on: s
         (["actor", "critic", "rollout"], {"actor": 0.4}, [0.4, 0.3, 0.3]),
         (["actor", "rollout"], {"env": 0.9}, [0.8, 0.2]),
         (["a", "b"], {"a": 0.33339}, [0.3333, 0.6667]),
+        (["a", "b"], {"a": 0.819}, [0.819, 0.181]),  # as written, although the float times 10,000 lies below
         (["a", "b", "c"], {"a": 0.9999, "b": 0.0001}, None),
         (["a", "b"], {"a": 1}, None),
         (["a", "b"], {"a": 0.6, "b": 0.5}, None),
@@ -92,6 +93,7 @@ def test_robots_and_bare_nodes_are_not_charged() -> None:
                 "agent": {"node_group": "node", "placement": 0},
             },
             "node_groups": [arms],
+            "shares": {"env": 0.9, "viewer": 0.9},
         }
     }
     plan = roost.plan(job, Inventory.parse("1x8"))

@@ -33,7 +33,29 @@ ROBOTS = {
     "node_ranks": "1-2",
     "hardware": {"type": "Franka", "configs": [{"node_rank": 1}, {"node_rank": 1}, {"node_rank": 2}]},
 }
+SERVERS = (
+    roost.Server(
+        name="policy",
+        groups=(
+            roost.EngineGroup(kind="prefill", num_gpus=4),
+            roost.EngineGroup(kind="decode", num_gpus=16, gpus_per_engine=16),
+        ),
+    ),
+    roost.Server(name="judge", groups=(roost.EngineGroup(kind="placeholder", num_gpus=3),)),
+)
 PICTURES: dict[str, tuple[Any, str, int]] = {
+    "layout_apart": (roost.Layout(actor_num_gpus_per_node=12, servers=SERVERS), "5x8", 100),
+    "layout_colocated": (
+        roost.Layout(colocate=True, use_critic=True, rollout_num_gpus=16, rollout_num_gpus_per_engine=4),
+        "2x8",
+        100,
+    ),
+    "layout_colocated_at_60": (
+        roost.Layout(colocate=True, rollout_num_gpus=16, shares={"actor": 0.65}),
+        "2x8",
+        60,
+    ),
+    "layout_of_nothing": (roost.Layout(actor_num_nodes=0, rollout_num_gpus=0), "2x8,1x0", 80),
     "1x8_colocated": (job({"actor,rollout,reward": "all"}), "1x8", 100),
     "1x8_colocated_narrow": (job({"actor,rollout,reward": "all"}), "1x8", 60),
     "4_nodes": (job({"actor": "0-15", "rollout": "16-27:0-5", "env": "16-19:0-15"}), "4x8", 100),

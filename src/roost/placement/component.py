@@ -199,7 +199,7 @@ class ComponentPlacement:
             }
             for placements in self._placements.values()
         ]
-        if all(held == devices[0] for held in devices[1:]):
+        if all(held == devices[0] for held in devices):
             return PlacementMode.COLLOCATED
         disjoint = sum(map(len, devices)) == len(set().union(*devices))
         return PlacementMode.DISAGGREGATED if disjoint else PlacementMode.HYBRID
