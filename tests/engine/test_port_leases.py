@@ -13,7 +13,7 @@ import pytest
 import ray
 from lessees import Lessee, listen_and_close
 from remains import is_free
-from running import Program, eventually, new_job
+from running import Program, eventually, module_path, new_job
 
 import roost
 from roost.engine.discovery import on_node
@@ -69,7 +69,7 @@ def narrow() -> Iterator[tuple[str, range]]:
     shelf.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROOST_PORT_RANGE", f"{first}-{first + 11}")
-        patch.setenv("PYTHONPATH", os.path.dirname(__file__))  # noqa: PTH120
+        patch.setenv("PYTHONPATH", module_path())
         nodes = roost.embedded("1x1")
         address = nodes.start()
     yield address, range(first, first + 12)
