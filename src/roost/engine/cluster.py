@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from types import TracebackType
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from roost.config.document import Document, load
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("roost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a driver asks for."""
+
+    num_nodes: int | None
+    config: ClusterConfig | None
+    document: Document | None
+    address: str | None
+    job: str | None
+    timeout: float
+    whole_nodes: bool
+    shape: str  # of an inline cluster
 
 
 class Cluster:
@@ -65,6 +79,29 @@ class Cluster:
         whole_nodes: bool = False,
         inline: bool | str | None = None,
     ) -> None:
+        if num_nodes is None and cluster_cfg is None:
+            self._attach(address, job)
+            return
+        config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
+        self._create(
+            Wanted(
+                num_nodes=check_num_nodes(num_nodes) or (config.num_nodes if config else None),
+                config=config,
+                document=document,
+                address=address,
+                job=job,
+                timeout=timeout,
+                whole_nodes=whole_nodes,
+                shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
+            )
+        )
+
+    def _create(self, wanted: Wanted) -> None:
+        """The driver's way in."""
+        raise NotImplementedError
+
+    def _attach(self, address: str | None, job: str | None) -> None:
+        """The way in for every other process of a running job."""
         raise NotImplementedError
 
     @property
@@ -168,9 +205,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def check_device(self, node_id: int, gpu_id: int | None) -> None:

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
-from types import TracebackType
 from typing import Any, Protocol
 
 from roost.engine import worker
@@ -56,9 +55,7 @@ class DeviceLock:
     def __enter__(self) -> DeviceLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def __repr__(self) -> str:

@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from roost.errors import ClusterError, Finding, looks_secret
@@ -127,9 +126,7 @@ class EmbeddedCluster:
     def __enter__(self) -> str:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

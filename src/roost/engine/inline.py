@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from roost.engine import environment
-from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
+from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
 from roost.engine.inline_locks import InlineLocks
 from roost.engine.leases import PortLease
@@ -35,37 +35,25 @@ LOOPBACK = "127.0.0.1"
 
 
 class InlineCluster(Cluster):
-    def __init__(
-        self,
-        num_nodes: int | None = None,
-        cluster_cfg: Any = None,
-        *,
-        address: str | None = None,
-        job: str | None = None,
-        timeout: float = 300.0,
-        whole_nodes: bool = False,
-        inline: bool | str | None = None,
-    ) -> None:
-        global _current
-        if num_nodes is None and cluster_cfg is None:
-            if _current is None:
-                raise ClusterError(
-                    Finding(
-                        code="RE106", what="no job is running", remedy="start one with Cluster(num_nodes=...)"
-                    )
-                )
-            self.__dict__ = _current.__dict__  # the same job, seen again
-            return
-        config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
-        shape = inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", "")
-        wanted = check_num_nodes(num_nodes) or (config.num_nodes if config else None) or 1
-        inventory = Inventory.parse(shape) if "x" in shape else Inventory.uniform(wanted, 8)
-        if len(inventory.nodes) < wanted:
+    def _attach(self, address: str | None, job: str | None) -> None:
+        if _current is None:
             raise ClusterError(
-                Finding(code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {wanted}")
+                Finding(
+                    code="RE106", what="no job is running", remedy="start one with Cluster(num_nodes=...)"
+                )
             )
-        self.inventory = with_groups(inventory.limited(wanted), config, document)
-        self.job = job or "inline"
+        self.__dict__ = _current.__dict__  # the same job, seen again
+
+    def _create(self, wanted: Wanted) -> None:
+        global _current
+        count = wanted.num_nodes or 1
+        inventory = Inventory.parse(wanted.shape) if "x" in wanted.shape else Inventory.uniform(count, 8)
+        if len(inventory.nodes) < count:
+            raise ClusterError(
+                Finding(code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {count}")
+            )
+        self.inventory = with_groups(inventory.limited(count), wanted.config, wanted.document)
+        self.job = wanted.job or "inline"
         self.master_addr, self.master_port = LOOPBACK, 29500
         self._groups: dict[str, WorkerGroup] = {}
         self._ports = PortShelf()

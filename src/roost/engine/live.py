@@ -14,7 +14,7 @@ from ray import cloudpickle
 
 from roost.config.schema import NAME
 from roost.engine.allocation import allocated_actor, check_allocation, variables_for
-from roost.engine.cluster import Cluster, check_num_nodes, read_cluster_section, with_groups
+from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.connection import answer, connect, job_namespace
 from roost.engine.device_lock import AgentLocks
 from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
@@ -41,39 +41,21 @@ log = logging.getLogger("roost")
 
 
 class LiveCluster(Cluster):
-    def __init__(
-        self,
-        num_nodes: int | None = None,
-        cluster_cfg: Any = None,
-        *,
-        address: str | None = None,
-        job: str | None = None,
-        timeout: float = 300.0,
-        whole_nodes: bool = False,
-        inline: bool | str | None = None,
-    ) -> None:
+    def _begin(self) -> None:
         self._groups: dict[str, WorkerGroup] = {}
         self.starting: list[RayMembers] = []
         self._managers: dict[type[Manager], Any] = {}
         self._agents: dict[str, Any] = {}
         self._actors: list[Any] = []
         self._open = True
-        self._whole_nodes = whole_nodes
-        if num_nodes is None and cluster_cfg is None:
-            self._attach(address, job)
-        else:
-            self._create(num_nodes, cluster_cfg, address, job, timeout)
 
     # -- the driver's way in ---------------------------------------------------------------------------
 
-    def _create(
-        self, num_nodes: int | None, cluster_cfg: Any, address: str | None, job: str | None, timeout: float
-    ) -> None:
-        config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
-        wanted = check_num_nodes(num_nodes) or (config.num_nodes if config else None)
-        self.job = _job_name(job)
+    def _create(self, wanted: Wanted) -> None:
+        self._begin()
+        self.job = _job_name(wanted.job)
         self.owner = True
-        self._connection = connect(address, job_namespace(self.job), wanted)
+        self._connection = connect(wanted.address, job_namespace(self.job), wanted.num_nodes)
         try:
             if is_running(self.job):
                 raise ClusterError(
@@ -83,8 +65,8 @@ class LiveCluster(Cluster):
                         remedy="choose another name: Cluster(..., job=...)",
                     )
                 )
-            deadline = time.monotonic() + timeout
-            nodes = wait_for_nodes(wanted, self._connection.address, timeout)
+            deadline = time.monotonic() + wanted.timeout
+            nodes = wait_for_nodes(wanted.num_nodes, self._connection.address, wanted.timeout)
             self._agents = start_agents(nodes, job_namespace(self.job))
             # Node 0 is almost always the head, so the managers start there while the nodes are examined.
             head = next(
@@ -92,7 +74,7 @@ class LiveCluster(Cluster):
             )
             self._start_managers(head or nodes[0]["NodeID"])
             found = examine(nodes, self._agents, max(1.0, deadline - time.monotonic()))
-            self._settle(choose(found, wanted), config, document, head or nodes[0]["NodeID"])
+            self._settle(choose(found, wanted.num_nodes), wanted, head or nodes[0]["NodeID"])
         except BaseException:
             self.shutdown()
             raise
@@ -100,7 +82,7 @@ class LiveCluster(Cluster):
     def _start_managers(self, node_id: str) -> None:
         self._managers = {manager: manager.start(node_id, self.job) for manager in MANAGERS}
 
-    def _settle(self, live: list[LiveNode], config: Any, document: Any, managers_on: str) -> None:
+    def _settle(self, live: list[LiveNode], wanted: Wanted, managers_on: str) -> None:
         self._live = live
         chosen = {node.node_id for node in live}
         for node_id in [node_id for node_id in self._agents if node_id not in chosen]:
@@ -110,10 +92,10 @@ class LiveCluster(Cluster):
                 ray.kill(handle)
             self._start_managers(live[0].node_id)
         nodes = tuple(node.facts.as_node(rank) for rank, node in enumerate(live))
-        self.inventory = with_groups(Inventory(nodes=nodes), config, document)
+        self.inventory = with_groups(Inventory(nodes=nodes), wanted.config, wanted.document)
         self.master_addr = live[0].facts.ip
         self.master_port = answer(live[0].agent.lease_ports.remote(1), "leasing the master port")[0]
-        self.reservation = Reservation(self.job, live, whole_nodes=self._whole_nodes)
+        self.reservation = Reservation(self.job, live, whole_nodes=wanted.whole_nodes)
         layout = {
             "nodes": nodes,
             "facts": [node.facts for node in live],
@@ -128,6 +110,7 @@ class LiveCluster(Cluster):
     # -- the way in for every other process ------------------------------------------------------------
 
     def _attach(self, address: str | None, job: str | None) -> None:
+        self._begin()
         self.owner = False
         self._connection = connect(address, self.NAMESPACE, None, may_start=False)
         try:

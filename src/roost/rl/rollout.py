@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 from roost.config.engines import EngineSlice
 from roost.engine.group import GroupLauncher
@@ -169,9 +168,7 @@ class RolloutManager:
     def __enter__(self) -> RolloutManager:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def __repr__(self) -> str:
