@@ -39,6 +39,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/plan_scale.py
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/calls.py
+	$(BIN)/python benchmarks/pool_order.py
+	$(BIN)/python benchmarks/train_group.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache
