@@ -119,15 +119,17 @@ class Launch:
                 try:
                     ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    raise self._failed(rank_of[ref], error) from cause_of(error)
+                    raise self._failed(rank_of[ref], len(started), error) from cause_of(error)
         return dict(zip(started, ray.get(list(started.values())), strict=True))
 
     def _seat_text(self, rank: int) -> str:
         placement = self.order.placements[rank]
         return f"rank {rank} ({seat(placement, str(self.cluster.nodes[placement.cluster_node_rank]))})"
 
-    def _failed(self, rank: int, error: Any) -> LaunchError:
+    def _failed(self, rank: int, starting: int, error: Any) -> LaunchError:
         cause = cause_of(error)
+        alone = starting < len(self.order.placements)
+        then = "the other ranks go on" if alone else "the whole group was taken down"
         if cause is not None:
             why = f"{type(cause).__name__}: {cause}"
         else:
@@ -135,7 +137,7 @@ class Launch:
         return LaunchError(
             Finding(
                 code="RE108",
-                what=f"{self.order.name} {self._seat_text(rank)} could not start; the whole group was taken down",
+                what=f"{self.order.name} {self._seat_text(rank)} could not start; {then}",
                 why=why[:500],
                 remedy=""
                 if cause is not None
