@@ -15,7 +15,7 @@ import ray
 
 from roost.engine.embedded import EmbeddedCluster, own_cluster_address
 from roost.engine.signals import own_sigterm
-from roost.errors import ClusterError, Finding, render
+from roost.errors import ClusterError, Finding, RoostError, render
 from roost.inventory.inventory import Inventory
 
 MINIMUM_RAY = (2, 49)
@@ -224,6 +224,9 @@ def answer(refs: Any, what: str, within: float = 60.0) -> Any:
                 remedy="is a node overloaded or gone? `ray status` shows them",
             )
         ) from None
+    except ray.exceptions.RayTaskError as error:
+        # Our own errors are raised as if they had been found here.
+        raise (error.cause if isinstance(error.cause, RoostError) else error) from None
     except ray.exceptions.RayActorError as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ClusterError(

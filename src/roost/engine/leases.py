@@ -13,7 +13,7 @@ from roost.config.ranks import ranges
 from roost.engine.agent import agent_name
 from roost.engine.owners import Owner, in_words, this_process
 from roost.engine.result import seconds
-from roost.errors import ClusterError, Finding, RoostError
+from roost.errors import ClusterError, Finding
 
 if TYPE_CHECKING:
     from roost.engine.inline import InlineCluster
@@ -140,17 +140,10 @@ def _is_there(name: str, namespace: str) -> bool:
 
 
 def ask(ref: Any, what: str, within: float) -> Any:
-    """What an agent answers, and its own errors as if they were raised here."""
-    import ray
+    """What an agent answers."""
+    from roost.engine.connection import answer  # only here, so that inline programs do without Ray
 
-    from roost.engine.connection import answer
-
-    try:
-        return answer(ref, what, within)
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, RoostError):
-            raise error.cause from None
-        raise
+    return answer(ref, what, within)
 
 
 def inline_cluster() -> InlineCluster | None:
