@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
 from ray import cloudpickle
 
+from roost.engine.discovery import on_node
 from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind
 
@@ -25,6 +26,30 @@ def variables_for(env_vars: Mapping[str, str], kind: str, devices: list[str]) ->
     """What the caller asks for; the accelerator's own variable unless they set it themselves."""
     visible = accelerator_kind(kind).visible(devices) if devices else {}
     return {**visible, **{name: str(value) for name, value in env_vars.items()}}
+
+
+def start_allocated(
+    cls: type,
+    worker_name: str,
+    node_id: str,
+    variables: Mapping[str, str],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    program = cloudpickle.dumps((cls, tuple(args), dict(kwargs)))
+    actor = allocated_actor(cls).options(name=worker_name, num_cpus=0, scheduling_strategy=on_node(node_id))
+    try:
+        # By reference: arguments are kept by Ray's server.
+        return actor.remote(ray.put(dict(variables)), ray.put(program))
+    except ValueError as error:
+        raise ClusterError(
+            Finding(
+                code="RE115",
+                what=f"an actor named {worker_name!r} exists already",
+                why=str(error).splitlines()[0][:200],
+                remedy="choose another worker_name",
+            )
+        ) from None
 
 
 def allocated_actor(cls: type) -> Any:

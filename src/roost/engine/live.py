@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray import cloudpickle
 
 from roost.config.schema import NAME
-from roost.engine.allocation import allocated_actor, check_allocation, variables_for
+from roost.engine.allocation import check_allocation, start_allocated, variables_for
 from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.connection import answer, connect, job_namespace
 from roost.engine.device_lock import AgentLocks
-from roost.engine.discovery import LiveNode, choose, examine, on_node, start_agents, wait_for_nodes
+from roost.engine.discovery import LiveNode, choose, examine, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
 from roost.engine.leases import PortLease, lease_from
 from roost.engine.managers import (
@@ -227,27 +226,14 @@ class LiveCluster(Cluster):
             self.reservation.ensure({node_id: {gpu_id}})
             names = self.reservation.device_names(node_id, [gpu_id])
         kind = self.nodes[node_id].accelerators.type
-        program = cloudpickle.dumps((cls, tuple(cls_args), dict(cls_kwargs or {})))
-        variables = variables_for(env_vars or {}, kind, names)
-        try:
-            handle = (
-                allocated_actor(cls)
-                .options(
-                    name=worker_name, num_cpus=0, scheduling_strategy=on_node(self._live[node_id].node_id)
-                )
-                .remote(
-                    ray.put(variables), ray.put(program)
-                )  # by reference: arguments are kept by Ray's server
-            )
-        except ValueError as error:
-            raise ClusterError(
-                Finding(
-                    code="RE115",
-                    what=f"an actor named {worker_name!r} exists already",
-                    why=str(error).splitlines()[0][:200],
-                    remedy="choose another worker_name",
-                )
-            ) from None
+        handle = start_allocated(
+            cls,
+            worker_name,
+            self._live[node_id].node_id,
+            variables_for(env_vars or {}, kind, names),
+            cls_args,
+            cls_kwargs or {},
+        )
         self._actors.append(handle)
         return handle
 
