@@ -30,7 +30,7 @@ class Telling(roost.Engine):
 
     def start(self) -> None:
         self.started += 1
-        if self.note == f"fails {self.engine.engine}":
+        if self.note == f"fails {self.engine.index}":
             raise RuntimeError("no weights here")
 
     def healthy(self) -> bool:

@@ -40,7 +40,7 @@ def test_engines_beside_the_actor_know_their_own_devices(rollouts: Callable[...,
     layout = Layout(actor_num_gpus_per_node=2, rollout_num_gpus=10, rollout_num_gpus_per_engine=2)
     with rollouts(layout) as rollout:
         contexts = told(rollout)
-        assert [one.engine for one in contexts] == list(range(5))
+        assert [one.index for one in contexts] == list(range(5))
         assert [one.devices for one in contexts] == [
             ("2", "3"),
             *[("0", "1"), ("2", "3")] * 2,
@@ -78,7 +78,7 @@ def test_an_engine_wider_than_a_node_meets_on_its_first(rollouts: Callable[..., 
     with rollouts(layout) as rollout:
         prefill, decode = told(rollout, "rollout.prefill"), told(rollout, "rollout.decode")
         assert [(one.node_rank, one.num_nodes) for one in prefill] == [(0, 1)]
-        assert [(one.node_rank, one.num_nodes, one.engine) for one in decode] == [(0, 2, 0), (1, 2, 0)]
+        assert [(one.node_rank, one.num_nodes, one.index) for one in decode] == [(0, 2, 0), (1, 2, 0)]
         assert len({one.dist_init_addr for one in decode}) == 1
         assert [len(one.devices) for one in decode] == [4, 4]
         assert prefill[0].bootstrap_port is not None

@@ -30,7 +30,7 @@ class EngineContext:
 
     server: str
     kind: str
-    engine: int  # its number in its group
+    index: int  # its number in its group
     node_rank: int  # of this process in its engine
     num_nodes: int
     host: str
@@ -50,7 +50,7 @@ class EngineContext:
         """For the placeholders of a command line; what this engine has not got is left out."""
         values = {
             "server": self.server,
-            "engine": self.engine,
+            "engine": self.index,
             "node_rank": self.node_rank,
             "num_nodes": self.num_nodes,
             "host": self.host,

@@ -16,13 +16,13 @@ def engine_contexts(
     """
     contexts = []
     for position, rank in enumerate(ranks):
-        engine, node_rank = divmod(rank, processes)
+        index, node_rank = divmod(rank, processes)
         first = seats[position - node_rank]
         contexts.append(
             EngineContext(
                 server=server,
                 kind=kind,
-                engine=engine,
+                index=index,
                 node_rank=node_rank,
                 num_nodes=processes,
                 host=seats[position].host,
