@@ -62,7 +62,9 @@ def test_a_rank_that_cannot_start_again_leaves_the_others(cluster: roost.Cluster
     strategy = roost.PackedPlacementStrategy(0, 2)
     launcher = StartsOnce.create_group(str(tmp_path / "mark"))
     with launcher.launch(cluster, strategy, name="once") as group:
-        with pytest.raises(roost.LaunchError, match=r"rank 1 .* could not start; the other ranks go on") as caught:
+        with pytest.raises(
+            roost.LaunchError, match=r"rank 1 .* could not start; the other ranks go on"
+        ) as caught:
             group.restart_ranks(1, timeout=60)
         assert "FileExistsError" in str(caught.value)
         assert group.execute_on(0, 2).own_rank().wait(60) == [0, 2]
