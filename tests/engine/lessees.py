@@ -72,13 +72,17 @@ class Locker(roost.Worker):
         self.lock_ = roost.device_lock(**options)
         return self.lock_.fence, self.lock_.devices
 
+    def lock_by_name(self, **options: Any) -> tuple[int, tuple[int | str, ...]]:
+        """As engines know their devices."""
+        return self.lock(devices=list(self._context.devices), **options)
+
     def held(self) -> bool:
         return self.lock_.held
 
     def check(self) -> None:
         self.lock_.check()
 
-    def check_fence(self, device: int, fence: int) -> None:
+    def check_fence(self, device: int | str, fence: int) -> None:
         roost.check_fence(device, fence)
 
     def unlock(self) -> None:
@@ -101,3 +105,11 @@ class Locker(roost.Worker):
 
     def check_on_node(self, node_rank: int, fence: int) -> None:
         roost.Cluster().check_fence(node_rank, 0, fence)
+
+
+class LockingEngine(roost.Engine):
+    def start(self) -> None:
+        self.lock_ = roost.device_lock()
+
+    def locked(self) -> tuple[int | str, ...]:
+        return self.lock_.devices

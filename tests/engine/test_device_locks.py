@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lessees import Locker
+from lessees import Locker, LockingEngine
 from running import eventually
 
 import roost
+from roost.engine import worker
+from roost.engine.devices import NodeDevices
+from roost.engine.worker import WorkerContext
+from roost.inventory.nodes import Accelerators, Node
 
 pytestmark = pytest.mark.ray
 ON_ONE = roost.FlexiblePlacementStrategy([[0]])
@@ -184,6 +188,11 @@ def test_a_lock_nobody_would_notice_the_end_of_is_refused(cluster: roost.Cluster
         ({"devices": 0}, "devices are a list of accelerator numbers or names, not 0"),
         ({"devices": [True]}, "devices are a list"),
         ({"devices": [4]}, "accelerator 4 does not exist"),
+        ({"devices": [-1]}, "accelerator -1 does not exist"),
+        ({"devices": ["4"]}, "accelerator 4 does not exist"),
+        ({"devices": ["foo"]}, "device 'foo' does not exist"),
+        ({"devices": ["cluster:0"]}, "device 'cluster:0' does not exist"),
+        ({"devices": ["1" * 5000]}, "does not exist"),
         ({"node_rank": 3}, "node 3 does not exist"),
         ({"timeout": None}, "timeout is a number of seconds, not None"),
         ({"timeout": float("inf")}, "timeout is a number of seconds, not inf"),
@@ -194,6 +203,67 @@ def test_mistakes(cluster: roost.Cluster, arguments: dict[str, Any], says: str) 
     with pytest.raises(roost.RoostError) as caught:
         cluster.device_lock(**{"node_rank": 0, "devices": [0], **arguments})
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("device", "fence", "says"),
+    [
+        ([0], 1, "a device is an accelerator number or a name, not [0]"),
+        (True, 1, "a device is an accelerator number or a name, not True"),
+        (None, 1, "a device is an accelerator number or a name, not None"),
+        (0, "1", "a fencing number is a whole number, not '1'"),
+        (0, None, "a fencing number is a whole number, not None"),
+        (9, 1, "accelerator 9 does not exist on node 0"),
+        ("foo", 1, "device 'foo' does not exist on node 0"),
+    ],
+)
+def test_mistakes_of_who_checks(
+    cluster: roost.Cluster,
+    groups: Callable[[str], roost.WorkerGroup],
+    device: Any,
+    fence: Any,
+    says: str,
+) -> None:
+    with pytest.raises(roost.RoostError) as caught:
+        cluster.check_fence(0, device, fence)
+    assert says in str(caught.value)
+    with roost.Cluster(num_nodes=1, inline="1x4") as inline:
+        group = Locker.create_group().launch(inline, ON_ONE)
+        assert says in str(in_worker(lambda: group.check_fence(device, fence).wait()))
+
+
+# -- what a device is called ----------------------------------------------------------------------------
+
+
+def test_a_device_is_one_whatever_it_is_called(
+    cluster: roost.Cluster, groups: Callable[[str], roost.WorkerGroup]
+) -> None:
+    """An engine knows its accelerators by texts, a trainer by numbers."""
+    trainer, engine = groups("trainer"), groups("engine")
+    ((fence, devices),) = trainer.lock().wait(timeout=60)
+    for call in (
+        lambda: engine.lock_by_name(timeout=0).wait(timeout=60),
+        lambda: engine.lock(devices=["0"], timeout=0).wait(timeout=60),
+        lambda: engine.lock(devices=(0, "0"), timeout=0).wait(timeout=60),
+    ):
+        assert in_worker(call).codes == ("RE118",)
+    assert refused(lambda: cluster.device_lock(0, ["0"], timeout=0)).codes == ("RE118",)
+    engine.check_fence("0", fence).wait(timeout=60)
+    cluster.check_fence(0, "0", fence)
+    trainer.unlock().wait(timeout=60)
+    ((_, by_name),) = engine.lock_by_name(timeout=0).wait(timeout=60)
+    assert by_name == devices == (0,)
+    assert in_worker(lambda: trainer.lock(timeout=0).wait(timeout=60)).codes == ("RE118",)
+
+
+@pytest.mark.parametrize(("device", "what"), [(99, "accelerator 99"), ("foo", "device 'foo'")])
+def test_what_does_not_exist_is_not_locked(
+    groups: Callable[[str], roost.WorkerGroup], device: int | str, what: str
+) -> None:
+    error = in_worker(lambda: groups("wild").lock(devices=[device]).wait(timeout=60))
+    assert error.codes == ("RE114",)
+    assert error.findings[0].what.startswith(f"{what} does not exist on node 0 (")
+    assert error.findings[0].why == "it has accelerators 0-3"
 
 
 def test_a_worker_without_devices_must_name_them(cluster: roost.Cluster) -> None:
@@ -251,6 +321,66 @@ def test_other_hardware_is_locked_by_its_group_and_number() -> None:
             pass
         error = refused(lambda: inline.device_lock(0, ["arm:1"]))
         assert "has held arm:1 for" in str(error)
+        assert robot.check_fence("arm:1", 1).wait() == [None]
+        for wrong in ("arm:2", "arm:01", "arm", "leg:0"):
+            error = refused(lambda wrong=wrong: inline.device_lock(0, [wrong]))
+            assert error.codes == ("RE114",)
+            assert error.findings[0].why == "it has accelerators 0-1 and arm:0, arm:1"
+
+
+def on_masked_node(visible: tuple[int, ...] = (), told: tuple[str, ...] = ()) -> NodeDevices:
+    """A node whose four accelerators are called 4, 3, 2 and GPU-x, for a worker that was told these names."""
+    node = Node(rank=1, accelerators=Accelerators(count=4))
+    place = roost.FlexiblePlacementStrategy([[4 + number for number in visible or (0,)]])
+    (placement,) = place.get_placement(roost.Inventory.parse("2x4"))
+    context = WorkerContext(
+        group="g",
+        job="j",
+        placement=placement,
+        world_size=1,
+        master_addr="",
+        master_port=1,
+        node="",
+        devices=told,
+    )
+    worker.begin(context if visible else None)
+    try:
+        return NodeDevices.of("j", node, {}, ("4", "3", "2", "GPU-x"))
+    finally:
+        worker.begin(None)
+
+
+@pytest.mark.parametrize(
+    ("device", "number"), [("4", 0), ("3", 1), ("2", 2), ("GPU-x", 3), (2, 2), ("0", 0), ("1", 1)]
+)
+def test_names_come_before_numbers(device: int | str, number: int) -> None:
+    assert on_masked_node().identify(device) == number
+
+
+def test_names_a_worker_was_told_come_first() -> None:
+    """Another accelerator than the planned one was granted: the number is the planned one's."""
+    known = on_masked_node((1, 3), ("2", "9"))
+    assert known.identify_all(["2", "9", 1, "3"]) == [1, 3]
+    error = refused(lambda: known.identify("5"))
+    assert error.findings[0].why == "it has accelerators 0-3 (called 4, 3, 2, GPU-x, 9)"
+
+
+def test_a_node_without_devices() -> None:
+    bare = NodeDevices.of("j", Node(rank=0), {})
+    assert refused(lambda: bare.identify(0)).findings[0].why == "it has no devices"
+
+
+def test_an_inline_engine_locks_its_own_accelerators() -> None:
+    """While it starts, its rank in the environment is that in the engine."""
+    layout = roost.Layout(actor_num_gpus_per_node=0, rollout_num_gpus=4, rollout_num_gpus_per_engine=2)
+    with (
+        roost.Cluster(num_nodes=1, inline="1x4") as inline,
+        inline.pool(layout) as pool,
+        roost.RolloutManager(pool, LockingEngine) as rollout,
+    ):
+        workers = rollout.groups["rollout"].workers
+        assert workers is not None
+        assert workers.locked().wait() == [(0, 1), (2, 3)]
 
 
 def test_numbers_of_locks_are_the_nodes_own(cluster: roost.Cluster) -> None:

@@ -17,6 +17,7 @@ from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
     from roost.engine.device_lock import DeviceLock, Locks
+    from roost.engine.devices import NodeDevices
     from roost.engine.group import LaunchOrder, WorkerGroup
     from roost.engine.leases import PortLease
     from roost.engine.pool import Pool
@@ -159,20 +160,28 @@ class Cluster:
         timeout: float = 60.0,
         hold_for: float | None = None,
     ) -> DeviceLock:
-        """Lock accelerators of any node; waits for its turn, at most `timeout` seconds."""
-        from roost.engine.device_lock import check_devices, lock_on
+        """Lock devices of any node; waits for its turn, at most `timeout` seconds."""
+        from roost.engine.device_lock import lock_on
 
-        check_devices(devices)
-        for device in devices:
-            self.check_device(node_rank, device if isinstance(device, int) else None)
-        return lock_on(self.locks_on(node_rank), devices, timeout, hold_for)
+        known = self.devices_on(node_rank)
+        return lock_on(self.locks_on(node_rank), known.identify_all(devices), timeout, hold_for)
 
     def check_fence(self, node_rank: int, device: int | str, fence: int) -> None:
         """Raises unless this is the number of the lock held on the device now."""
-        from roost.engine.device_lock import check_on
+        from roost.engine.device_lock import check_number, check_on
 
-        self.check_device(node_rank, device if isinstance(device, int) else None)
-        check_on(self.locks_on(node_rank), device, fence)
+        check_number(fence)
+        known = self.devices_on(node_rank)
+        check_on(self.locks_on(node_rank), known.identify(device), fence)
+
+    def devices_on(self, node_rank: int) -> NodeDevices:
+        """What can be locked on a node, by every name it has."""
+        from roost.engine.devices import NodeDevices
+
+        self.check_device(node_rank, None)
+        infos = self.node_infos
+        names = infos[node_rank].device_names if infos else ()
+        return NodeDevices.of(self.job, self.nodes[node_rank], self.inventory.groups, names)
 
     def locks_on(self, node_rank: int) -> Locks:
         """The locks of a node, for `device_lock`."""

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any, Protocol
 
 from roost.engine import worker
+from roost.engine.devices import NodeDevices, check_devices
 from roost.engine.leases import agent_of, ask, inline_cluster, own_node
 from roost.engine.lock_errors import devices_in_words, not_had, outdated, unwatched
 from roost.engine.locks import Decision, Device, Granted, Holding
 from roost.engine.owners import Owner, Process, in_words, this_process
 from roost.errors import ClusterError, ConfigurationError, Finding, shown
-from roost.placement.placement import Placement
 
 GRACE = 30.0  # seconds that an agent may be late with its answer
 
@@ -69,19 +69,22 @@ def device_lock(
 
     After `hold_for` seconds the lock may be given to the next one who asks.
     """
-    locks = _own_locks()
-    return lock_on(locks, _own_devices() if devices is None else devices, timeout, hold_for)
+    if devices is None:
+        return lock_on(_own_locks(), _own_devices(), timeout, hold_for)
+    check_devices(devices)
+    return lock_on(_own_locks(), _devices_here().identify_all(devices), timeout, hold_for)
 
 
 def check_fence(device: Device, fence: int) -> None:
     """What a guarded resource calls: raises unless this is the number of the lock held on the device now."""
-    check_on(_own_locks(), device, fence)
+    check_number(fence)
+    check_on(_own_locks(), _devices_here().identify(device), fence)
 
 
 def lock_on(
     locks: Locks, devices: Sequence[Device], timeout: float = 60.0, hold_for: float | None = None
 ) -> DeviceLock:
-    check_devices(devices)
+    """`devices` as `NodeDevices` knows them."""
     _check_seconds("timeout", timeout)
     if hold_for is not None:
         _check_seconds("hold_for", hold_for)
@@ -154,19 +157,21 @@ def _own_locks() -> Locks:
     return AgentLocks(job, node_id, ray.util.get_node_ip_address())
 
 
+def _devices_here() -> NodeDevices:
+    """What there is on the node this process runs on."""
+    inline = inline_cluster()
+    if inline is not None:
+        return inline.devices_on(int(os.environ.get("CLUSTER_NODE_RANK", 0)))
+    job, node_id = own_node()
+    layout = _layout(job)
+    rank = next(rank for rank, facts in enumerate(layout["facts"]) if facts.node_id == node_id)
+    return NodeDevices.of(job, layout["nodes"][rank], layout["groups"], layout["facts"][rank].device_names)
+
+
 def _own_devices() -> list[Device]:
     """What the placement of this worker says. Other hardware than accelerators is numbered in its group."""
-    inline = inline_cluster()
     context = worker._starting
-    placement: Placement | None = None
-    groups: Mapping[str, Any] = {}
-    if inline is not None:
-        mine = inline._groups.get(os.environ.get("ROOST_GROUP", ""))
-        if mine is not None:
-            placement, groups = mine.placements[int(os.environ["RANK"])], inline.inventory.groups
-    elif context is not None:
-        placement, groups = context.placement, _node_groups(context.job)
-    if placement is None or not placement.hardware:
+    if context is None or not context.placement.hardware:
         raise ConfigurationError(
             Finding(
                 code="RC104",
@@ -175,27 +180,36 @@ def _own_devices() -> list[Device]:
                 remedy="name them: device_lock(devices=[0]), or cluster.device_lock(node_rank, [0])",
             )
         )
+    placement, inline = context.placement, inline_cluster()
+    groups = _layout(context.job)["groups"] if inline is None else inline.inventory.groups
     group = groups.get(placement.node_group_label)
     if group is not None and group.hardware_type:
         return [f"{placement.node_group_label}:{number}" for number in placement.hardware]
     return list(placement.hardware)
 
 
-@cache
-def _node_groups(job: str) -> Mapping[str, Any]:
-    """Once for a worker: they do not change while its job runs."""
+def _layout(job: str) -> Mapping[str, Any]:
+    # A worker's job is one and the same to its end; a driver may start another job of that name.
+    return _kept_layout(job) if worker._starting is not None else _asked_layout(job)
+
+
+def _asked_layout(job: str) -> Mapping[str, Any]:
     from roost.engine.managers import NodeManager
 
-    return NodeManager.get_proxy(job).get_layout()["groups"]
+    layout: Mapping[str, Any] = NodeManager.get_proxy(job).get_layout()
+    return layout
 
 
-def check_devices(devices: Any) -> None:
-    fine = isinstance(devices, (list, tuple, range, set, frozenset)) and len(devices) > 0
-    if not fine or any(isinstance(one, bool) or not isinstance(one, (int, str)) for one in devices):
+_kept_layout = cache(_asked_layout)
+
+
+def check_number(fence: Any) -> None:
+    if isinstance(fence, bool) or not isinstance(fence, int):
         raise ConfigurationError(
             Finding(
                 code="RC104",
-                what=f"devices are a list of accelerator numbers or names, not {shown(devices)}",
+                what=f"a fencing number is a whole number, not {shown(fence)}",
+                remedy="pass the `fence` of a lock",
             )
         )
 

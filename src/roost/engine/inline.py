@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from roost.engine import environment
+from roost.engine import environment, worker
 from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
 from roost.engine.inline_locks import InlineLocks
@@ -26,7 +26,6 @@ from roost.engine.ports import PortShelf
 from roost.engine.position import Position
 from roost.engine.result import GroupResult
 from roost.engine.scatter import share_of
-from roost.engine.worker import begin
 from roost.errors import ClusterError, Finding, LaunchError, nearest
 from roost.inventory.inventory import Inventory
 
@@ -167,10 +166,9 @@ class InlineMembers:
             device_names=place.visible_accelerators,
             node_paths=os.environ,
         )
-        self._variables[rank] = settings.variables
-        begin(settings.context)
+        self._settings[rank] = settings
         try:
-            with _as_rank(settings.variables):
+            with _as_rank(settings):
                 self._workers[rank] = order.cls(
                     *[share_of(arg, rank) for arg in order.args],
                     **{key: share_of(arg, rank) for key, arg in order.kwargs.items()},
@@ -183,8 +181,6 @@ class InlineMembers:
                     why=f"{type(error).__name__}: {error}"[:500],
                 )
             ) from error
-        finally:
-            begin(None)
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
         outcomes = []
@@ -196,7 +192,7 @@ class InlineMembers:
 
     def _run(self, rank: int, method: str, args: Any, kwargs: Any) -> Outcome:
         began = time.perf_counter()
-        with _as_rank(self._variables[rank]):
+        with _as_rank(self._settings[rank]):
             try:
                 value = getattr(self._workers[rank], method)(*args, **kwargs)
                 if inspect.isawaitable(value):
@@ -226,9 +222,10 @@ def _finish(awaitable: Any) -> Any:
 
 
 @contextmanager
-def _as_rank(variables: Mapping[str, str]) -> Iterator[None]:
-    saved = dict(os.environ)
-    os.environ.update(variables)
+def _as_rank(settings: environment.RankSettings) -> Iterator[None]:
+    saved, outer = dict(os.environ), worker._starting
+    os.environ.update(settings.variables)
+    worker.begin(settings.context)
     try:
         yield
     finally:
@@ -236,6 +233,7 @@ def _as_rank(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(saved)
 
 
+        worker.begin(outer)  # a rank may call another group
 class Outcome:
     __slots__ = ("error", "seconds", "value")
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from roost.engine import worker
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
@@ -44,9 +46,12 @@ def _process(pid: int) -> Process:
 
 def in_words() -> str:
     """What to call this process in a message."""
+    context = worker._starting  # before the environment, where an engine has other numbers
     group, rank = os.environ.get("ROOST_GROUP"), os.environ.get("RANK")
-    worker = f"{group} rank {rank}" if group and rank else "the driver"
-    return f"{worker} (pid {os.getpid()})"
+    if context is not None:
+        group, rank = context.group, str(context.placement.rank)
+    name = f"{group} rank {rank}" if group and rank else "the driver"
+    return f"{name} (pid {os.getpid()})"
 
 
 def _look_up(pid: int) -> tuple[str, int] | None:
