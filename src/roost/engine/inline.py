@@ -143,7 +143,7 @@ class InlineMembers:
         self.name = order.name
         self._order, self._cluster = order, cluster
         self._seats = [seat(place, str(cluster.nodes[place.cluster_node_rank])) for place in order.placements]
-        self._variables: dict[int, dict[str, str]] = {}
+        self._settings: dict[int, environment.RankSettings] = {}
         self._workers: dict[int, Any] = {}
         self.start(range(len(order.placements)))
 
@@ -229,11 +229,11 @@ def _as_rank(settings: environment.RankSettings) -> Iterator[None]:
     try:
         yield
     finally:
+        worker.begin(outer)  # a rank may call another group
         os.environ.clear()
         os.environ.update(saved)
 
 
-        worker.begin(outer)  # a rank may call another group
 class Outcome:
     __slots__ = ("error", "seconds", "value")
 
