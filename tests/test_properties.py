@@ -232,7 +232,9 @@ def test_engines_lie_on_one_node_or_on_whole_ones(layout: roost.Layout, inventor
         ]
         for part in layout.engine_groups()
     }
+    even = all(len({len({node for node, _ in held}) for held in part}) < 2 for part in engines.values())
     fits = layout.reserved <= len(owner) and all(tiles(held) for part in engines.values() for held in part)
+    fits = fits and even
     refused, plan = None, None
     try:
         plan = roost.plan(layout, inventory)
@@ -254,14 +256,42 @@ def test_engines_lie_on_one_node_or_on_whole_ones(layout: roost.Layout, inventor
             for number in place.local_hardware_ranks
         ]
         assert held == [device for engine in expected for device in engine]
-        processes = sum(len({node for node, _ in engine}) for engine in expected)
-        assert plan.components[name].world_size == processes
+        spans = [len({node for node, _ in engine}) for engine in expected]
+        assert plan.components[name].world_size == sum(spans)
+        assert len(set(spans)) == 1
     again = roost.Plan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again == plan
     assert again.charges == plan.charges
     assert all(round(sum(charged.values()), 9) <= 1 for charged in plan.charges.values())
     assert roost.plan(layout.as_job(), inventory) == plan
     assert roost.Layout.from_args(layout.as_job()["cluster"]["layout"] | {"shares": layout.shares}) == layout
+
+
+@given(st.lists(st.sampled_from([4, 8, 16]), min_size=2, max_size=5), st.sampled_from([8, 16]))
+def test_engines_of_a_group_span_as_many_nodes_each(sizes: list[int], width: int) -> None:
+    owner = [node for node, size in enumerate(sizes) for _ in range(size)]
+    layout = roost.Layout(
+        actor_num_nodes=0,
+        rollout_num_gpus=len(owner) // width * width,
+        rollout_num_gpus_per_engine=width,
+    )
+    engines = [owner[first : first + width] for first in range(0, layout.num_rollout, width)]
+    spans = [len(set(held)) for held in engines]
+    event(f"spans {sorted(set(spans))}")
+    tiled = all(
+        len(set(held)) == 1
+        or {held.count(node) for node in held} == {sizes[node] for node in held} == {count}
+        for held in engines
+        for count in [held.count(held[0])]
+    )
+    refused: tuple[str, ...] = ()
+    try:
+        plan = roost.plan(layout, roost.Inventory.parse(",".join(f"1x{size}" for size in sizes)))
+    except roost.PlacementError as error:
+        refused = error.codes
+    assert refused == (() if tiled and len(set(spans)) < 2 else ("RP110",))
+    if engines and not refused:
+        assert plan.components["rollout"].world_size == sum(spans)
 
 
 NAMES = ["actor", "critic", "rollout", "rollout.decode", "env", "reward"]

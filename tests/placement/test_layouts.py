@@ -156,8 +156,13 @@ def test_an_empty_pool_is_an_empty_plan(job: Any, shape: str) -> None:
         (sized(8, 32, rollout_num_gpus_per_engine=16), "5x8", "8-39:0-3"),
         (sized(8, 8, rollout_num_gpus_per_engine=8), "2x8", "8-15:0"),
         (sized(8, 24, rollout_num_gpus_per_engine=8), "1x8,1x16,1x8", "8-31:0-2"),
-        # Whole nodes, then one node that is large enough: processes of 8, 8 and 16.
-        (sized(0, 32, rollout_num_gpus_per_engine=16), "2x8,1x16", "0-15:0-1,16-31:2"),
+        # Nodes of other sizes, but each engine on two of them, or each on one.
+        (sized(0, 24, rollout_num_gpus_per_engine=8), "1x8,1x16", "0-23:0-2"),
+        (
+            sized(0, 32, rollout_num_gpus_per_engine=16, accelerators="0-15,32-47"),
+            "2x8,1x16,2x8",
+            "0-15:0-1,32-47:2-3",
+        ),
         (sized(3, 5), "1x8", "3-7"),
         (sized(4, 8, rollout_num_gpus_per_engine=4, accelerators="4-7,8-15"), "2x8", "8-15:0-1"),
         (sized(4, 8, rollout_num_gpus_per_engine=4, accelerators="4-7,12-19"), "3x8", "12-19:0-1"),
@@ -217,6 +222,16 @@ def test_a_pool_of_a_node_group() -> None:
     assert roost.plan(layout, grouped).digest == plan.digest
 
 
+UNEVEN = """\
+error[RP110]: rollout: engine 1 would lie on node 2, engine 0 on nodes 0 and 1
+  --> cluster.layout.rollout_num_gpus_per_engine
+  = why: the engines of a group span the same number of nodes; these nodes have 8 and 16 accelerators
+  = help: put the engines from 1 on into another group of `servers` (groups of 16 and 16 accelerators), or use 4 or 8 accelerators per engine"""
+UNEVEN_LATER = """\
+error[RP110]: rollout: engine 2 would lie on nodes 1 and 2, engine 0 on node 0
+  --> cluster.layout.rollout_num_gpus_per_engine
+  = why: the engines of a group span the same number of nodes; these nodes have 8 and 32 accelerators
+  = help: put the engines from 2 on into another group of `servers` (groups of 32 and 16 accelerators), or use 4, 8 or 32 accelerators per engine (rollout_num_gpus must be a multiple of it)"""
 REFUSED = """\
 error[RP110]: rollout: engine 0 would straddle nodes 1 and 2 (accelerators 0-7 of node 1, 0-3 of node 2)
   --> cluster.layout.rollout_num_gpus_per_engine
@@ -234,6 +249,8 @@ error[RP110]: rollout: engine 1 would straddle nodes 0 and 1 (accelerators 6-7 o
     [
         (sized(8, 24, rollout_num_gpus_per_engine=12), "4x8", REFUSED),
         (sized(2, 8, rollout_num_gpus_per_engine=4), "2x8", STRADDLES),
+        (sized(0, 32, rollout_num_gpus_per_engine=16), "2x8,1x16", UNEVEN),
+        (sized(0, 48, rollout_num_gpus_per_engine=16), "1x32,2x8", UNEVEN_LATER),
     ],
 )
 def test_engines_that_do_not_tile(layout: Layout, on: str, text: str) -> None:
@@ -278,6 +295,13 @@ def test_suggested_widths_and_sizes_work() -> None:
         replace(layout, actor_num_gpus_per_node=4),
     ):
         assert roost.plan(better, inventory).components
+
+
+def test_engines_over_other_numbers_of_nodes_are_groups_of_their_own() -> None:
+    """As the refusal of one group advises."""
+    layout = Layout(actor_num_nodes=0, servers=(Server(groups=(group(16), group(16))),))
+    layout = replace(layout, rollout_num_gpus_per_engine=16)
+    assert rules(layout, "2x8,1x16") == {"rollout.regular": "0-15:0-1", "rollout.regular-1": "16-31:0"}
 
 
 def test_a_group_that_engines_do_not_divide() -> None:

@@ -11,7 +11,7 @@ from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import Finding, Path, RoostError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, Resources
-from roost.placement.tiling import Piece, Pool, Straddle, segments
+from roost.placement.tiling import Piece, Pool, Straddle, Uneven, segments
 
 __all__ = ["EngineGroup", "EngineSlice", "Layout", "LayoutMode", "Server", "layout_rules"]
 
@@ -42,6 +42,8 @@ def layout_rules(
         tiled = pool.tile(part.positions, part.gpus_per_engine)
         if isinstance(tiled, Straddle):
             findings.append(_straddling(layout, part, pool, tiled, document))
+        elif isinstance(tiled, Uneven):
+            findings.append(_uneven(layout, part, pool, tiled, document))
         else:
             add(part.component, part.component, tiled)
     return rules, findings
@@ -140,22 +142,49 @@ def _smaller(layout: Layout, room: int) -> str:
 
 def _straddling(layout: Layout, part: EngineSlice, pool: Pool, torn: Straddle, document: Document) -> Finding:
     width, held = part.gpus_per_engine, torn.pieces
-    nodes = list(dict.fromkeys(piece.slot.node.rank for piece in held))
+    nodes = _nodes(held)
     where = [f"{piece.local} of node {piece.slot.node.rank}" for piece in held[:_SHOWN]]
     where += [f"{len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
     subject = f"{part.component}: engine {torn.engine}"
     if len(nodes) == 1:
         what = f"{subject} would hold accelerators that are not consecutive ({' and '.join(where)})"
     else:
-        joint = " and ".join(map(str, nodes)) if len(nodes) == 2 else ranges(nodes)
-        what = f"{subject} would straddle nodes {joint} (accelerators {', '.join(where)})"
+        what = f"{subject} would straddle {_joint(nodes)} (accelerators {', '.join(where)})"
     return document.finding(
         "RP110",
         what,
         (*PLACE, *width_key(part)),
         why=_reason(held, width),
-        remedy=_remedy(layout, part, pool, width),
+        remedy=", or ".join(_remedies(layout, part, pool, width)) or "choose other accelerators for the pool",
     )
+
+
+def _uneven(layout: Layout, part: EngineSlice, pool: Pool, odd: Uneven, document: Document) -> Finding:
+    before = odd.engine * part.gpus_per_engine
+    sizes = sorted({piece.slot.count for piece in (*odd.first, *odd.pieces)})
+    apart = (
+        f"put the engines from {odd.engine} on into another group of `servers`"
+        f" (groups of {before:,} and {len(part.positions) - before:,} accelerators)"
+    )
+    return document.finding(
+        "RP110",
+        f"{part.component}: engine {odd.engine} would lie on {_joint(_nodes(odd.pieces))},"
+        f" engine 0 on {_joint(_nodes(odd.first))}",
+        (*PLACE, *width_key(part)),
+        why="the engines of a group span the same number of nodes;"
+        f" these nodes have {sizes[0]} and {sizes[-1]} accelerators",
+        remedy=", or ".join([apart, *_remedies(layout, part, pool, part.gpus_per_engine)]),
+    )
+
+
+def _nodes(held: tuple[Piece, ...]) -> list[int]:
+    return list(dict.fromkeys(piece.slot.node.rank for piece in held))
+
+
+def _joint(nodes: list[int]) -> str:
+    if len(nodes) == 1:
+        return f"node {nodes[0]}"
+    return f"nodes {' and '.join(map(str, nodes)) if len(nodes) == 2 else ranges(nodes)}"
 
 
 def _reason(held: tuple[Piece, ...], width: int) -> str:
@@ -171,13 +200,13 @@ def _reason(held: tuple[Piece, ...], width: int) -> str:
     return "an engine wider than a node fills whole nodes, from the first accelerator of one"
 
 
-def _remedy(layout: Layout, part: EngineSlice, pool: Pool, width: int) -> str:
+def _remedies(layout: Layout, part: EngineSlice, pool: Pool, width: int) -> list[str]:
     """Widths that tile from where the group starts, and another size of what comes before it."""
     count, start = len(part.positions), part.positions.start
 
     def works(other: int, at: int = start, room: int = count) -> bool:
         stop = at + max(1, room // other) * other
-        return stop <= pool.size and not isinstance(pool.tile(range(at, stop), other), Straddle)
+        return stop <= pool.size and isinstance(pool.tile(range(at, stop), other), tuple)
 
     sizes = {piece.slot.count for piece in pool.pieces(range(start, min(start + count + width, pool.size)))}
     likely = {size // number for size in sizes for number in range(1, size + 1) if not size % number}
@@ -198,5 +227,5 @@ def _remedy(layout: Layout, part: EngineSlice, pool: Pool, width: int) -> str:
             for other in (actor + away, actor - away):
                 if other > 0 and works(width, other):
                     remedies.append(f"give the actor {counted(other, 'accelerator')}")
-                    return ", or ".join(remedies)
-    return ", or ".join(remedies) or "choose other accelerators for the pool"
+                    return remedies
+    return remedies

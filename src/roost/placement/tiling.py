@@ -34,6 +34,15 @@ class Straddle:
     pieces: tuple[Piece, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """An engine that would span more nodes, or fewer, than the first of its group."""
+
+    engine: int
+    pieces: tuple[Piece, ...]
+    first: tuple[Piece, ...]
+
+
 class Pool:
     """The resource ranks behind the positions 0, 1, ... of a pool."""
 
@@ -65,23 +74,29 @@ class Pool:
                 at += count
         return found
 
-    def tile(self, positions: range, width: int) -> tuple[Segment, ...] | Straddle:
+    def tile(self, positions: range, width: int) -> tuple[Segment, ...] | Straddle | Uneven:
         """Engines of `width` on these positions, which it divides: a process on each node of an engine.
 
-        Linear in the nodes, not in the engines.
+        All of them have as many, so that a group's ranks are those of its engines. Linear in the nodes, not in
+        the engines.
         """
         pieces = self.pieces(positions)
         runs: list[tuple[int, int, int]] = []  # first rank, count, accelerators of a process
         index = used = engine = 0
+        first: tuple[Piece, ...] = ()
         while index < len(pieces):
             piece = pieces[index]
             room = piece.count - used
             whole = room // width
+            held = [Piece(piece.slot, piece.first + used, min(room, width))]
             if whole:
+                if len(first or held) > 1:
+                    return Uneven(engine, tuple(held), first)
+                first = first or tuple(held)
                 runs.append((piece.first + used, whole * width, width))
                 used, engine = used + whole * width, engine + whole
             else:
-                held, missing = [Piece(piece.slot, piece.first + used, room)], width - room
+                missing = width - room
                 while missing:
                     index += 1
                     piece = pieces[index]
@@ -91,6 +106,9 @@ class Pool:
                 size = held[0].count
                 if any(part.count != part.slot.count or part.count != size for part in held):
                     return Straddle(engine, tuple(held))
+                first = first or tuple(held)
+                if len(first) != len(held):
+                    return Uneven(engine, tuple(held), first)
                 runs += [(part.first, size, size) for part in held]
                 engine += 1
             if used == piece.count:
