@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from crew import FailsToStart, Overlapping, Picky, Reporter
+from remains import is_free
 from running import Program
 
 import roost
@@ -124,6 +125,40 @@ def test_attaching_and_names(cluster: roost.Cluster, group: roost.WorkerGroup) -
         group.echo(1)
     with pytest.raises(roost.ClusterError, match="no job is running"):
         roost.Cluster(inline=True)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda cluster: Reporter.create_group().launch(cluster, name="late"),
+        lambda cluster: cluster.attach_group("inline"),
+        lambda cluster: cluster.allocate(object, "late", 0, None),
+        lambda cluster: cluster.pool({"colocate": True, "actor_num_gpus_per_node": 2}),
+        lambda cluster: cluster.pool({"actor_num_nodes": 0, "rollout_num_gpus": 0}),
+        lambda cluster: cluster.lease_ports(0),
+        lambda cluster: cluster.device_lock(0, [0]),
+        lambda cluster: cluster.check_fence(0, 0, 1),
+        lambda cluster: roost.Cluster(inline=True),
+    ],
+    ids=["launch", "attach", "allocate", "pool", "empty pool", "ports", "lock", "fence", "cluster"],
+)
+@pytest.mark.parametrize("seen_again", [False, True])
+def test_nothing_is_had_of_a_cluster_that_was_shut_down(
+    cluster: roost.Cluster, ask: Callable[[roost.Cluster], Any], seen_again: bool
+) -> None:
+    asked = roost.Cluster(inline=True) if seen_again else cluster
+    cluster.shutdown()
+    with pytest.raises(roost.ClusterError) as caught:
+        ask(asked)
+    assert caught.value.codes == ("RE106",)
+
+
+def test_ports_are_given_back_at_shutdown(cluster: roost.Cluster, group: roost.WorkerGroup) -> None:
+    leases = [cluster.lease_ports(0), cluster.lease_ports(1, 2, consecutive=True)]
+    cluster.shutdown()
+    assert all(is_free(port) for lease in leases for port in lease.ports)
+    for lease in leases:
+        lease.release()  # no matter
 
 
 def test_the_program_runs_without_ray() -> None:

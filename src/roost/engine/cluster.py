@@ -105,6 +105,10 @@ class Cluster:
         """The way in for every other process of a running job."""
         raise NotImplementedError
 
+    def _check_open(self) -> None:
+        """Refuse what is asked of a cluster that was shut down."""
+        raise NotImplementedError
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         return self.inventory.nodes
@@ -195,6 +199,7 @@ class Cluster:
         """
         from roost.engine.pool import layout_of, open_pool
 
+        self._check_open()
         return open_pool(self, layout_of(layout), timeout)
 
     def take_positions(

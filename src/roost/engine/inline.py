@@ -60,7 +60,12 @@ class InlineCluster(Cluster):
         self._open = True
         _current = self
 
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ClusterError(Finding(code="RE106", what=f"the cluster of job {self.job!r} was shut down"))
+
     def start_group(self, order: LaunchOrder) -> WorkerGroup:
+        self._check_open()
         if order.name in self._groups:
             raise ClusterError(Finding(code="RE115", what=f"a group {order.name!r} is already running"))
         group = WorkerGroup(
@@ -74,6 +79,7 @@ class InlineCluster(Cluster):
         self._groups.pop(name, None)
 
     def attach_group(self, name: str) -> WorkerGroup:
+        self._check_open()
         if name not in self._groups:
             raise ClusterError(
                 Finding(
@@ -92,6 +98,7 @@ class InlineCluster(Cluster):
         cls_args: Sequence[Any] = (),
         cls_kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        self._check_open()
         self.check_device(node_id, gpu_id)
         raise ClusterError(
             Finding(
@@ -105,6 +112,7 @@ class InlineCluster(Cluster):
     def take_positions(
         self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
     ) -> list[Position]:
+        self._check_open()
         everything = [
             (node, device) for node in nodes for device in range(self.nodes[node].accelerators.count)
         ]
@@ -119,21 +127,23 @@ class InlineCluster(Cluster):
     def lease_ports(
         self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
     ) -> PortLease:
+        self._check_open()
         self.check_device(node_rank, None)
         owner = Owner()
         ports = self._ports.take(count, consecutive, owner)
         return PortLease(host=LOOPBACK, ports=ports, _give_back=partial(self._ports.release_owner, owner))
 
     def locks_on(self, node_rank: int) -> InlineLocks:
+        self._check_open()
         return InlineLocks(self._lock_tables.setdefault(node_rank, LockTable()), str(self.nodes[node_rank]))
 
     def shutdown(self) -> None:
         global _current
         if self._open:
             self._open = False
-            self._ports.close()
             for group in list(self._groups.values()):
                 group.shutdown()
+            self._ports.close()
             if _current is not None and _current.__dict__ is self.__dict__:
                 _current = None
 
