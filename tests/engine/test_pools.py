@@ -13,7 +13,7 @@ from running import new_job
 
 import roost
 from roost import Layout
-from roost.engine import measuring, reservation
+from roost.engine import granting, measuring
 
 pytestmark = pytest.mark.ray
 Clusters = Callable[..., roost.Cluster]
@@ -92,7 +92,7 @@ def test_one_probe_a_node(cluster: roost.Cluster, probes: list[str]) -> None:
 
 
 def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = reservation.placement_group
+    real = granting.placement_group
 
     def shuffled(bundles: list[Any], bundle_label_selector: list[Any], **more: Any) -> Any:
         order = [2, 0, 1]
@@ -102,7 +102,7 @@ def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest
             **more,
         )
 
-    monkeypatch.setattr(reservation, "placement_group", shuffled)
+    monkeypatch.setattr(granting, "placement_group", shuffled)
     with cluster.pool(Layout(actor_num_gpus_per_node=12, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == ALL
         assert [one.bundle[1] for one in pool.positions[::4]] == [1, 2, 0]
@@ -144,6 +144,138 @@ def foreign() -> Iterator[list[Any]]:
     yield actors
     for actor in actors:
         ray.kill(actor)
+
+
+def test_a_named_accelerator_that_something_else_holds_is_refused(
+    clusters: Clusters, foreign: list[Any]
+) -> None:
+    """Another one is not a pool's business: what it names, it gets."""
+    job = clusters()
+
+    class Server:
+        def ready(self) -> bool:
+            return True
+
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    server = ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote()
+    foreign.append(server)
+    ray.get(server.ready.remote(), timeout=60)
+    with pytest.raises(roost.ReservationError, match="not the planned ones"):
+        job.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="0-1"))
+    assert not _groups_of(job)
+
+
+def test_numbers_that_stand_for_another_accelerator_are_not_given_out_twice(
+    clusters: Clusters, foreign: list[Any]
+) -> None:
+    job = clusters()
+
+    class Server:
+        def devices(self) -> list[str]:
+            return [str(number) for number in ray.get_gpu_ids()]
+
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    server = ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote()
+    assert ray.get(server.devices.remote(), timeout=60) == ["0"]
+    first = Reporter.create_group().launch(job, roost.FlexiblePlacementStrategy([[0]]), name="first")
+    ray.kill(server)
+    with job.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0)) as pool:
+        names = [one.name for one in pool.positions]
+        seen = first.environment("CUDA_VISIBLE_DEVICES").wait(60)[0]["CUDA_VISIBLE_DEVICES"]
+        assert seen != "0"
+        assert sorted([seen, *names]) == ["0", "1", "2", "3"]
+        assert len({(0, 0), *places(pool.positions)}) == 4
+
+
+def test_named_accelerators_with_gaps_are_one_bundle_a_node(
+    cluster: roost.Cluster, probes: list[str]
+) -> None:
+    layout = Layout(actor_num_gpus_per_node=4, rollout_num_gpus=0, accelerators="1,3,5,7")
+    groups = roost.create_placement_groups(layout, cluster)
+    try:
+        assert places(groups["actor"].positions) == [(0, 1), (0, 3), (1, 1), (1, 3)]
+        _, bundles, devices = groups["actor"]
+        assert (bundles, devices) == ([0, 0, 1, 1], [1, 3, 1, 3])
+        assert len(_groups_of(cluster)) == 1
+        assert len(probes) == 2
+    finally:
+        groups.release()
+
+
+def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(clusters: Clusters) -> None:
+    cluster = clusters()
+    with Reporter.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 1), name="before") as group:
+        layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="0-2")
+        with cluster.pool(layout) as pool:
+            with pytest.raises(roost.ReservationError, match="2 accelerators are in another pool"):
+                cluster.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2"))
+            assert len(pool) == 3
+        assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
+
+
+def test_a_released_pool_ends_what_runs_on_it_and_is_of_no_more_use(cluster: roost.Cluster) -> None:
+    pool = cluster.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
+    trainers = roost.TrainGroup(Reporter, pool, name="ended")
+    pool.release()
+    pool.release()
+    assert "released" in repr(pool)
+    with pytest.raises(roost.WorkerError, match="was shut down"):
+        trainers.workers.echo(1)
+    for use in (
+        lambda: pool.positions,
+        lambda: pool.role("actor"),
+        lambda: roost.TrainGroup(Reporter, pool),
+        trainers.recreate,
+    ):
+        with pytest.raises(roost.ClusterError, match="the pool was released"):
+            use()
+    assert not _groups_of(cluster)
+
+
+def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> None:
+    driver = clusters()
+    pool = driver.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
+    with roost.Cluster(job=driver.job) as attached:
+        strategy = roost.PackedPlacementStrategy(0, 1)
+        with Reporter.create_group().launch(attached, strategy, name="one") as group:
+            assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
+        pool.release()
+        with Reporter.create_group().launch(attached, strategy, name="two", timeout=60) as group:
+            assert group.echo(2).wait(60) == [(0, 2), (1, 2)]
+        attached.reservation.release()
+
+
+def test_whole_nodes_are_held_as_a_whole(clusters: Clusters) -> None:
+    other, job = clusters(), clusters(whole_nodes=True)
+    other.reservation.ensure({0: {3}})
+    with job.pool(Layout(actor_num_gpus_per_node=5, rollout_num_gpus=0)) as pool:
+        assert places(pool.positions) == [*ALL[4:8], (2, 0)]
+        assert sum(bundle["GPU"] for one in _groups_of(job) for bundle in one["bundles"].values()) == 8
+
+
+@pytest.mark.parametrize("wrong", [None, 5, [], b"x", {"actor_num_nodes": "many"}, {"cluster": {}}])
+def test_what_is_no_layout_is_refused(cluster: roost.Cluster, wrong: Any) -> None:
+    with pytest.raises(roost.ConfigurationError):
+        cluster.pool(wrong)
+
+
+def test_wrong_arguments_have_words(cluster: roost.Cluster) -> None:
+    layout = Layout(actor_num_gpus_per_node=1, rollout_num_gpus=0)
+    with pytest.raises(roost.RoostError, match="a timeout is a number of seconds"):
+        cluster.pool(layout, timeout="x")
+    with pytest.raises(roost.ClusterError, match="'x' is not a cluster"):
+        roost.create_placement_groups(layout, "x")
+    with cluster.pool(layout.as_job()["cluster"]) as pool:  # a `cluster` section by itself
+        for wrong in (None, [], 5):
+            with pytest.raises(roost.PlacementError, match="unknown role"):
+                pool.role(wrong)
+            with pytest.raises(roost.PlacementError, match="nothing runs as"):
+                pool.component(wrong)
+    with (
+        roost.Cluster(num_nodes=1, inline="1x2") as inline,
+        pytest.raises(roost.ClusterError, match="an inline cluster has no placement groups"),
+    ):
+        roost.create_placement_groups(layout, inline)
 
 
 def test_two_pools_of_a_job_are_disjoint(cluster: roost.Cluster) -> None:
@@ -234,8 +366,9 @@ def test_programs_that_schedule_themselves_get_the_measured_devices(cluster: roo
         assert found == [(ids[0], "1"), (ids[1], "1"), (ids[0], "0,1,2,3")]
         with pytest.raises(roost.PlacementError, match="nodes 0 and 1"):
             groups["actor"].options(2, 4)
-        with pytest.raises(roost.PlacementError, match="there are 6"):
-            groups["actor"].options(6)
+        for wrong in [(6,), (0, 0), (-1,), ("a",), (0, None), (True,)]:
+            with pytest.raises(roost.PlacementError, match="there are 6"):
+                groups["actor"].options(*wrong)
     finally:
         for actor in actors:
             ray.kill(actor)

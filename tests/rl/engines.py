@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,23 @@ class Telling(roost.Engine):
     def __init__(self, note: str = "") -> None:
         super().__init__()
         self.note, self.started = note, 0
+        if note == f"hangs in constructor {self.rank}":
+            threading.Event().wait(60)
         self.children: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         self.started += 1
         if self.note == f"fails {self.engine.index}":
             raise RuntimeError("no weights here")
+        if self.note == f"hangs in start {self.engine.index}":
+            threading.Event().wait(60)
+        if self.note.startswith("once "):
+            place = Path(self.note.removeprefix("once "))
+            (place / str(self.rank)).touch(exist_ok=(place / "allowed").exists())
 
     def healthy(self) -> bool:
+        if self.note == f"check fails {self.rank}":
+            raise RuntimeError("no idea")
         return self.note != "sick"
 
     def told(self) -> roost.EngineContext:

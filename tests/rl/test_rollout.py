@@ -130,7 +130,7 @@ def test_every_problem_of_the_engines_at_once(cluster: roost.Cluster) -> None:
         assert "server 'policy' has no engine" in text
         assert "the layout has no server 'polcy'" in text
         assert "did you mean 'policy'" in text
-        assert "server 'judge': 3 is not an engine" in text
+        assert "3 is not a subclass of roost.Engine" in text
         with pytest.raises(roost.ConfigurationError, match="nothing says what the engines of judge, policy"):
             roost.RolloutManager(pool)
 
@@ -138,10 +138,12 @@ def test_every_problem_of_the_engines_at_once(cluster: roost.Cluster) -> None:
 def test_when_one_engine_fails_all_are_taken_down(cluster: roost.Cluster) -> None:
     layout = Layout(actor_num_nodes=0, rollout_num_gpus=4, rollout_num_gpus_per_engine=1)
     with cluster.pool(layout) as pool:
-        with pytest.raises(roost.WorkerRaised, match="no weights here") as caught:
+        with pytest.raises(roost.LaunchError) as caught:
             roost.RolloutManager(pool, Telling.create_group("fails 2"), timeout=60)
-        assert "rollout rank 2" in str(caught.value)
-        assert isinstance(caught.value, RuntimeError)
+        assert str(caught.value) == (
+            "error[RE120]: engine 2 of rollout (node 0 (127.0.0.2), accelerator 2) did not start\n"
+            "  = why: RuntimeError: no weights here"
+        )
         manager = roost.WorkerManager.get_proxy(cluster.job)
         eventually(lambda: manager.list_groups() == {}, 30, "no engine is left")
 
@@ -181,9 +183,9 @@ def test_a_command_that_ends_says_why(rollouts: Callable[..., Any]) -> None:
     with pytest.raises(roost.LaunchError) as caught:
         rollouts(layout, command)
     text = str(caught.value)
-    assert "rollout rank 0" in text
+    assert "engine 0 of rollout (node 0 (127.0.0.2), accelerator 0) did not start" in text
     assert "exited with 3 before it was healthy" in text
-    assert "CUDA out of memory" in text
+    assert text.endswith("its last lines:\nCUDA out of memory")
 
 
 @pytest.fixture
@@ -262,9 +264,11 @@ def test_a_busy_engine_is_not_a_dead_one(rollouts: Callable[..., Any], tmp_path:
     layout = Layout(actor_num_nodes=0, rollout_num_gpus=1)
     with rollouts(layout) as rollout:
         call = rollout.groups["rollout"].workers.busy(str(tmp_path / "done"))
-        assert rollout.health(timeout=0.5) == {"rollout": [True]}
+        assert rollout.health(timeout=0.5) == {"rollout": [None]}
+        assert rollout.recover(timeout=0.5) == []
         (tmp_path / "done").touch()
         call.wait(60)
+        assert rollout.health() == {"rollout": [True]}
 
 
 def test_an_engine_that_says_it_cannot_serve_is_not_listed(rollouts: Callable[..., Any]) -> None:
@@ -272,6 +276,123 @@ def test_an_engine_that_says_it_cannot_serve_is_not_listed(rollouts: Callable[..
         assert rollout.endpoints() == []
     assert rollout.groups == {}
     rollout.shutdown()
+
+
+def test_an_engine_whose_check_fails_disturbs_no_other(rollouts: Callable[..., Any]) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=2)
+    with rollouts(layout, Telling.create_group("check fails 0")) as rollout:
+        assert rollout.health() == {"rollout": [False, True]}
+        assert [one.engine for one in rollout.endpoints()] == [1]
+
+
+def test_a_restart_that_fails_is_not_listed_and_stops_no_other(
+    rollouts: Callable[..., Any], tmp_path: Path
+) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=3)
+    with rollouts(layout, Telling.create_group(f"once {tmp_path}")) as rollout:
+        pids = rollout.groups["rollout"].workers.pid().wait(60)
+        for rank in (0, 2):
+            os.kill(pids[rank], signal.SIGKILL)
+        eventually(lambda: rollout.health() == {"rollout": [False, True, False]}, 30, "both are noticed")
+        with pytest.raises(roost.LaunchError) as caught:
+            rollout.recover()
+        text = str(caught.value)
+        assert "engine 0 of rollout" in text
+        assert "engine 2 of rollout" in text
+        assert rollout.health() == {"rollout": [False, True, False]}
+        assert [one.engine for one in rollout.endpoints()] == [1]
+        (tmp_path / "allowed").touch()
+        assert [one.engine for one in rollout.recover()] == [0, 2]
+
+
+@pytest.mark.parametrize("where", ["constructor", "start"])
+def test_an_engine_that_hangs_while_starting_is_named(cluster: roost.Cluster, where: str) -> None:
+    layout = Layout(actor_num_nodes=0, rollout_num_gpus=2)
+    with cluster.pool(layout) as pool:
+        with pytest.raises(roost.LaunchError) as caught:
+            roost.RolloutManager(pool, Telling.create_group(f"hangs in {where} 1"), timeout=6)
+        assert "node 0 (127.0.0.2), accelerator 1" in str(caught.value)
+        manager = roost.WorkerManager.get_proxy(cluster.job)
+        eventually(lambda: manager.list_groups() == {}, 30, "no engine is left")
+
+
+def test_prefill_and_decode_with_commands_of_their_own(rollouts: Callable[..., Any]) -> None:
+    groups = (EngineGroup(kind="prefill", num_gpus=1), EngineGroup(kind="decode", num_gpus=1))
+    layout = Layout(actor_num_nodes=0, servers=(Server(name="pd", groups=groups),))
+    decode = roost.CommandLine(COMMAND, env={"ENGINE_NOTE": "{kind} of {server}"}, start_within=60)
+    prefill = roost.CommandLine(
+        [*COMMAND, "--bootstrap-port", "{bootstrap_port}"], env={"ENGINE_NOTE": "{kind}"}, start_within=60
+    )
+    with rollouts(layout, {"pd": decode, "rollout.pd.prefill": prefill}) as rollout:
+        first, second = rollout.endpoints()
+        answers = [json.loads(Visitor().get(f"{one.url}/whoami")) for one in (first, second)]
+        assert [one["environment"]["ENGINE_NOTE"] for one in answers] == ["prefill", "decode of pd"]
+        assert answers[0]["flags"]["--bootstrap-port"] == str(first.bootstrap_port)
+
+
+def test_two_rollouts_in_one_job(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster, layout = clusters(), Layout(actor_num_nodes=0, rollout_num_gpus=1)
+    first = roost.RolloutManager(cluster.pool(layout), Telling, timeout=60)
+    second = roost.RolloutManager(cluster.pool(layout), Telling, timeout=60, name="judge")
+    assert [told(one)[0].devices for one in (first, second)] == [("0",), ("1",)]
+    assert set(roost.WorkerManager.get_proxy(cluster.job).list_groups()) == {"rollout", "judge"}
+
+
+def test_engines_for_what_does_not_run_in_this_mode_may_be_given(cluster: roost.Cluster) -> None:
+    servers = (Server(name="policy", groups=(EngineGroup(num_gpus=1),)),)
+    layout = Layout(actor_num_gpus_per_node=1, debug_train_only=True, servers=servers)
+    with cluster.pool(layout) as pool, roost.RolloutManager(pool, {"policy": Telling}) as rollout:
+        assert rollout.endpoints() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"engine": 3}, "3 is not a subclass of roost.Engine"),
+        ({"engine": Visitor}, "is not a subclass of roost.Engine"),
+        ({"engine": Visitor.create_group()}, "is not a subclass of roost.Engine"),
+        ({"external": "10.0.0.7:30000"}, "is not a list of addresses"),
+        ({"external": None}, "None is not a list of addresses"),
+        ({"health_path": None}, "None is not a path to ask for health"),
+        ({"health_path": "health"}, "'health' is not a path to ask for health"),
+        ({"dist_init_ports": 0}, "0 is not a number of ports"),
+        ({"timeout": "x"}, "a timeout is a number of seconds"),
+        ({"name": "no name"}, "'no name' is not a group name"),
+        ({"pool": None}, "None is not a pool"),
+    ],
+)
+def test_wrong_arguments_have_words(cluster: roost.Cluster, arguments: dict[str, Any], message: str) -> None:
+    with cluster.pool(Layout(actor_num_nodes=0, rollout_num_gpus=1)) as pool:
+        with pytest.raises(roost.RoostError) as caught:
+            roost.RolloutManager(**{"pool": pool, "engine": Telling, **arguments})
+        assert message in str(caught.value)
+
+
+def test_external_engines_must_be_named_and_servers_known(cluster: roost.Cluster) -> None:
+    with (
+        cluster.pool(Layout(actor_num_gpus_per_node=1, rollout_external=True)) as pool,
+        pytest.raises(roost.ConfigurationError, match="no external engine is named"),
+    ):
+        roost.RolloutManager(pool)
+    rollout = roost.RolloutManager(cluster.pool(Layout(actor_num_nodes=0, rollout_num_gpus=0)))
+    with pytest.raises(roost.ConfigurationError, match="no server 'nope'"):
+        rollout.endpoints("nope")
+
+
+def test_an_interrupted_shutdown_still_ends_the_engines(
+    rollouts: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout = rollouts(Layout(actor_num_nodes=0, rollout_num_gpus=1))
+    manager = roost.WorkerManager.get_proxy(rollout.pool.cluster.job)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("roost.engine.calls.RayResult.wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            rollout.shutdown()
+    eventually(lambda: manager.list_groups() == {}, 30, "no engine is left")
 
 
 def test_external_engines_are_joined_by_address(served: Served, clusters: Callable[..., Any]) -> None:

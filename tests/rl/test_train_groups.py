@@ -106,6 +106,32 @@ def test_what_does_not_run_here_is_named(cluster: roost.Cluster) -> None:
             pool.role("critic")
 
 
+def test_wrong_arguments_have_words(pool: roost.Pool) -> None:
+    for workers in (None, 5, dict, pool):
+        with pytest.raises(roost.ConfigurationError, match=r"is not a subclass of roost\.Worker"):
+            roost.TrainGroup(workers, pool)
+    with pytest.raises(roost.ConfigurationError, match="None is not a pool"):
+        roost.TrainGroup(Trainer, None)
+    with pytest.raises(roost.PlacementError, match="nothing runs as 5"):
+        roost.TrainGroup(Trainer, pool, role=5)
+    with pytest.raises(roost.RoostError, match="is not a group name"):
+        roost.TrainGroup(Trainer, pool, name=5)
+    with pytest.raises(roost.WorkerError, match="a timeout is a number"):
+        roost.TrainGroup(Trainer, pool, timeout="x")
+
+
+def test_a_method_the_trainers_lack_is_named(pool: roost.Pool) -> None:
+    with roost.TrainGroup(Silent, pool, name="silent") as trainers:
+        with pytest.raises(AttributeError, match="have no method 'save'") as caught:
+            trainers.save()
+        assert "_logger" not in str(caught.value)
+
+
+class Silent(roost.Worker):
+    def train(self) -> None:
+        pass
+
+
 def test_inline_the_same_program_runs_in_one_process() -> None:
     with roost.Cluster(num_nodes=2, inline="2x4") as cluster:
         pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=6, rollout_num_gpus=6, colocate=True))

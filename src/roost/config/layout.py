@@ -42,6 +42,10 @@ class LayoutMode(Enum):
         return self is not LayoutMode.DEBUG_ROLLOUT_ONLY
 
     @property
+    def is_external(self) -> bool:
+        return self in (LayoutMode.EXTERNAL, LayoutMode.EXTERNAL_DEBUG_ROLLOUT_ONLY)
+
+    @property
     def serves(self) -> bool:
         """Whether rollout engines run on the pool."""
         return self in (LayoutMode.DEBUG_ROLLOUT_ONLY, LayoutMode.COLOCATE, LayoutMode.DISAGGREGATED)

@@ -256,7 +256,7 @@ def check_num_nodes(num_nodes: Any) -> int | None:
 
 def read_cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
     """`cfg.cluster`, or a whole config that has one."""
-    document = load(cluster_cfg if _is_whole(cluster_cfg) else {"cluster": _plain_section(cluster_cfg)})
+    document = load(cluster_cfg if _is_whole(cluster_cfg) else {"cluster": plain_section(cluster_cfg)})
     section = document.data.get("cluster")
     config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
     if config is None:
@@ -270,7 +270,7 @@ def _is_whole(config: Any) -> bool:
     return not isinstance(config, Mapping) or "cluster" in config
 
 
-def _plain_section(section: Any) -> Any:
+def plain_section(section: Any) -> Any:
     """A part of an OmegaConf config refers to the rest of it, which only OmegaConf knows."""
     if not type(section).__module__.startswith("omegaconf"):
         return section

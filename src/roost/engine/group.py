@@ -37,9 +37,13 @@ class LaunchOrder:
 class Members(Protocol):
     """The processes of a group, however they are run."""
 
+    seats: list[str]  # where each rank sits, in words
+
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None: ...
+
+    def end(self, ranks: Sequence[int]) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -80,6 +84,7 @@ class WorkerGroup:
         self.name = name
         self.placements = list(placements)
         self._methods = frozenset(methods)
+        self._public = [method for method in self._methods if not method.startswith("_")]
         self._members: Members | None = members
         self._owned = owned
         self._on_shutdown: Callable[[], None] = lambda: None
@@ -95,6 +100,15 @@ class WorkerGroup:
     @property
     def world_size(self) -> int:
         return len(self.placements)
+
+    @property
+    def is_running(self) -> bool:
+        """Until it is shut down; whether its workers live is another question."""
+        return self._members is not None
+
+    def seat(self, rank: int) -> str:
+        """Where a rank sits, in words."""
+        return self._running().seats[rank]
 
     def __len__(self) -> int:
         return len(self.placements)
@@ -115,6 +129,10 @@ class WorkerGroup:
         chosen = self.execute_on(*(ranks or range(self.world_size)))._ranks
         self._running().restart(chosen, START_WITHIN if (limit := seconds(timeout)) is None else limit)
         self._on_restart()
+
+    def end_ranks(self, *ranks: int) -> None:
+        """End these ranks only. `restart_ranks` brings them back."""
+        self._running().end(self.execute_on(*ranks)._ranks)
 
     def _running(self) -> Members:
         if self._members is None:
@@ -146,7 +164,7 @@ class WorkerGroup:
     def _method(self, method: str, ranks: Sequence[int]) -> Callable[..., GroupResult]:
         if method not in self._methods:
             raise AttributeError(
-                f"workers of {self.name!r} have no method {method!r}; {nearest(method, self._methods)}"
+                f"workers of {self.name!r} have no method {method!r}; {nearest(method, self._public)}"
             )
 
         def call(*args: Any, **kwargs: Any) -> GroupResult:
@@ -183,7 +201,7 @@ class GroupLauncher:
     """A worker class and its constructor arguments, waiting to be told where."""
 
     def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._cls, self._args, self._kwargs = cls, args, kwargs
+        self.cls, self._args, self._kwargs = cls, args, kwargs
 
     def launch(
         self,
@@ -201,8 +219,8 @@ class GroupLauncher:
         """
         strategy = placement_strategy or _everywhere(cluster)
         placements = tuple(strategy.get_placement(cluster, isolate_accelerator))
-        group = name or self._cls.__name__
-        if not NAME.fullmatch(group):
+        group = name or self.cls.__name__
+        if not isinstance(group, str) or not NAME.fullmatch(group):
             raise LaunchError(
                 Finding(
                     code="RE115",
@@ -224,11 +242,11 @@ class GroupLauncher:
                 )
         order = LaunchOrder(
             name=group,
-            cls=self._cls,
+            cls=self.cls,
             args=self._args,
             kwargs=self._kwargs,
             placements=placements,
-            methods=frozenset(public_methods(self._cls)),
+            methods=frozenset(public_methods(self.cls)),
             timeout=START_WITHIN if (limit := seconds(timeout)) is None else limit,
             shares=tuple(shares),
         )

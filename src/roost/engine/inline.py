@@ -152,7 +152,7 @@ class InlineMembers:
     def __init__(self, cluster: InlineCluster, order: LaunchOrder) -> None:
         self.name = order.name
         self._order, self._cluster = order, cluster
-        self._seats = [seat(place, str(cluster.nodes[place.cluster_node_rank])) for place in order.placements]
+        self.seats = [seat(place, str(cluster.nodes[place.cluster_node_rank])) for place in order.placements]
         self._settings: dict[int, environment.RankSettings] = {}
         self._workers: dict[int, Any] = {}
         self.start(range(len(order.placements)))
@@ -163,6 +163,10 @@ class InlineMembers:
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         self.start(ranks)
+
+    def end(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            self._workers.pop(rank, None)
 
     def _start_rank(self, rank: int) -> None:
         order, cluster, place = self._order, self._cluster, self._order.placements[rank]
@@ -187,7 +191,7 @@ class InlineMembers:
             raise LaunchError(
                 Finding(
                     code="RE108",
-                    what=f"{order.name} rank {rank} ({self._seats[rank]}) could not start",
+                    what=f"{order.name} rank {rank} ({self.seats[rank]}) could not start",
                     why=f"{type(error).__name__}: {error}"[:500],
                 )
             ) from error
@@ -198,7 +202,7 @@ class InlineMembers:
             mine = [share_of(arg, position) for arg in args]
             named = {key: share_of(arg, position) for key, arg in kwargs.items()}
             outcomes.append(self._run(rank, method, mine, named))
-        return InlineResult(self.name, method, ranks, [self._seats[rank] for rank in ranks], outcomes)
+        return InlineResult(self.name, method, ranks, [self.seats[rank] for rank in ranks], outcomes)
 
     def _run(self, rank: int, method: str, args: Any, kwargs: Any) -> Outcome:
         began = time.perf_counter()

@@ -15,10 +15,9 @@ from roost.config.schema import NAME
 from roost.engine.allocation import check_allocation, start_allocated, variables_for
 from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.connection import answer, connect, job_namespace
-from roost.engine.device_lock import AgentLocks
 from roost.engine.discovery import LiveNode, choose, examine, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
-from roost.engine.leases import PortLease, lease_from
+from roost.engine.launching import accelerators_of
 from roost.engine.managers import (
     MANAGERS,
     CollectiveManager,
@@ -29,10 +28,9 @@ from roost.engine.managers import (
     is_running,
 )
 from roost.engine.members import RayMembers, start_members
-from roost.engine.owners import Owner
 from roost.engine.position import Position
 from roost.engine.reservation import Reservation
-from roost.errors import ClusterError, Finding, nearest
+from roost.errors import ClusterError, Finding, ReservationError, nearest
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
 
@@ -46,6 +44,7 @@ class LiveCluster(Cluster):
         self._managers: dict[type[Manager], Any] = {}
         self._agents: dict[str, Any] = {}
         self._actors: list[Any] = []
+        self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
         self._open = True
 
     # -- the driver's way in ---------------------------------------------------------------------------
@@ -134,7 +133,7 @@ class LiveCluster(Cluster):
             ]
             self.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
             self.master_addr, self.master_port = layout["master_addr"], layout["master_port"]
-            self.reservation = Reservation(self.job, self._live, manager.get_held())
+            self.reservation = Reservation(self.job, self._live, manager.get_held(), attached=True)
         except BaseException:
             self._connection.close()
             raise
@@ -245,37 +244,46 @@ class LiveCluster(Cluster):
         self._check_open()
         if wanted is None:
             taken = self.reservation.take_first(count, nodes, timeout)
+            self._pooled.update(dict.fromkeys(taken, True))
         else:
-            needs: dict[int, set[int]] = {}
-            for node, device in wanted:
-                needs.setdefault(node, set()).add(device)
-            self.reservation.ensure(needs, timeout)
-            taken = list(wanted)
+            taken = self._take_named(wanted, timeout)
         held = self.reservation.held
         return [
-            Position(
-                node=node, device=device, name=held[(node, device)].name, bundle=held[(node, device)].bundle
-            )
+            Position(node=node, device=device, name=held[node, device].name, bundle=held[node, device].bundle)
             for node, device in taken
         ]
 
+    def _take_named(self, wanted: Sequence[tuple[int, int]], timeout: float) -> list[tuple[int, int]]:
+        double = [key for key in wanted if key in self._pooled]
+        if double:
+            listed = ", ".join(f"node {node}: {device}" for node, device in double[:8])
+            raise ReservationError(
+                Finding(
+                    code="RE107",
+                    what=f"{len(double)} accelerators are in another pool of this job",
+                    why=listed,
+                    remedy="release that pool first, or name other accelerators",
+                )
+            )
+        needs: dict[int, set[int]] = {}
+        for node, device in wanted:
+            needs.setdefault(node, set()).add(device)
+        own = [key for key in wanted if key not in self.reservation.held]
+        self.reservation.ensure(needs, timeout, exact=True)
+        self._pooled.update({key: key in set(own) for key in wanted})
+        return list(wanted)
+
     def give_back_positions(self, positions: Sequence[Position]) -> None:
-        if self._open and ray.is_initialized():
-            self.reservation.give_back([(one.node, one.device) for one in positions])
-
-    def lease_ports(
-        self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
-    ) -> PortLease:
-        self._check_open()
-        self.check_device(node_rank, None)
-        node, owner = self._live[node_rank], Owner(who=f"job {self.job!r}")
-        return lease_from(self.job, node.node_id, node.facts.ip, count, consecutive, owner, timeout)
-
-    def locks_on(self, node_rank: int) -> AgentLocks:
-        self._check_open()
-        node = self._live[node_rank]
-        here = ray.get_runtime_context().get_node_id() == node.node_id
-        return AgentLocks(self.job, node.node_id, str(self.nodes[node_rank]), here, driver=self.owner)
+        keys = [(one.node, one.device) for one in positions]
+        # What a group held before the pool came is not the pool's to give back.
+        own = {key for key in keys if self._pooled.pop(key, False)}
+        if not self._open or not ray.is_initialized():
+            return
+        for group in list(self._groups.values()):
+            needs = accelerators_of(self, group.placements)
+            if any((node, device) in own for node, devices in needs.items() for device in devices):
+                group.shutdown()
+        self.reservation.give_back(own)
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class RayMembers:
         self.name = name
         self.master_addr, self.master_port = master_addr, master_port
         self._port_holder = port_holder
-        self._seats = [seat(placement, str(nodes[placement.cluster_node_rank])) for placement in placements]
+        self.seats = [seat(placement, str(nodes[placement.cluster_node_rank])) for placement in placements]
         self._handles: dict[int, Any] = dict(enumerate(handles))
         self._found: dict[int, WhereItIs] = {}
         self._launch: Launch | None = None
@@ -92,14 +92,16 @@ class RayMembers:
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         """These ranks anew. When one cannot start, all of these are ended; the others go on."""
         assert self._launch is not None
-        for rank in ranks:
-            ray.kill(self._handles[rank])
+        self.end(ranks)
         try:
             self._found |= self._launch.start(ranks, self._handles, timeout)
         except BaseException:
-            for rank in ranks:
-                ray.kill(self._handles[rank])
+            self.end(ranks)
             raise
+
+    def end(self, ranks: Sequence[int]) -> None:
+        for rank in ranks:
+            ray.kill(self._handles[rank])
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
         sweep()
@@ -123,7 +125,7 @@ class RayMembers:
                     remedy="pass plain data, or make it in the worker",
                 )
             ) from error
-        return RayResult(self.name, method, ranks, [self._seats[rank] for rank in ranks], refs)
+        return RayResult(self.name, method, ranks, [self.seats[rank] for rank in ranks], refs)
 
     def stop(self) -> None:
         handles, self._handles = self._handles, {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from roost.engine.cluster import Cluster
 from roost.engine.position import Position
+from roost.errors import ClusterError, Finding, PlacementError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR
 from roost.planning.plan import Device
@@ -59,9 +60,10 @@ class RoleGroup:
         """Options for a Ray actor on `count` positions from `first` on, which must be on one node."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        chosen = self.positions[first : first + count]
-        if len(chosen) < count or len({one.node for one in chosen}) > 1 or first < 0:
-            raise self._refused(first, count)
+        whole = all(isinstance(one, int) and not isinstance(one, bool) for one in (first, count))
+        chosen = self.positions[first : first + count] if whole and first >= 0 else ()
+        if not chosen or len(chosen) < count or len({one.node for one in chosen}) > 1:
+            raise self._refused(first, count, chosen)
         group, bundle = chosen[0].bundle
         kind = accelerator_kind(self._pool.cluster.nodes[chosen[0].node].accelerators.type)
         variables = kind.visible([one.name for one in chosen])
@@ -76,15 +78,13 @@ class RoleGroup:
             "runtime_env": {"env_vars": variables},
         }
 
-    def _refused(self, first: int, count: int) -> Exception:
-        from roost.errors import Finding, PlacementError
-
-        nodes = sorted({one.node for one in self.positions[max(0, first) : first + count]})
+    def _refused(self, first: Any, count: Any, chosen: Sequence[Position]) -> PlacementError:
+        nodes = sorted({one.node for one in chosen})
         span = f"they are on nodes {nodes[0]} and {nodes[-1]}" if len(nodes) > 1 else ""
         return PlacementError(
             Finding(
                 code="RP102",
-                what=f"no actor can have positions {first}-{first + count - 1}",
+                what=f"no actor can have {count!r} positions from {first!r} on"[:200],
                 why=span or f"there are {len(self.positions)}, counted from 0",
             )
         )
@@ -129,7 +129,17 @@ def create_placement_groups(
     `args` is what `argparse` gave, or a `Layout`. Without a cluster, all nodes of the Ray that `Cluster` would
     connect to are used.
     """
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise ClusterError(
+            Finding(code="RE103", what=f"{cluster!r} is not a cluster"[:200], remedy="pass a roost.Cluster")
+        )
     made = cluster or Cluster(cluster_cfg={}, timeout=timeout)
+    if not made.node_infos:
+        raise ClusterError(
+            Finding(
+                code="RE103", what="an inline cluster has no placement groups", remedy="use a live cluster"
+            )
+        )
     try:
         return PlacementGroups(made.pool(args, timeout), owns_cluster=cluster is None)
     except BaseException:

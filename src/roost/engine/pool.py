@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roost.config.job import read_job
 from roost.config.layout import Layout
 from roost.config.ranks import ranges
+from roost.engine.cluster import Cluster, plain_section
+from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
 from roost.engine.position import Position
-from roost.errors import ConfigurationError, Finding, PlacementError, error_for, nearest
+from roost.engine.result import seconds
+from roost.errors import (
+    ClusterError,
+    ConfigurationError,
+    Finding,
+    PlacementError,
+    RoostError,
+    error_for,
+    nearest,
+)
 from roost.inventory.resources import Resources
-from roost.placement.strategies import FlexiblePlacementStrategy, PlacementStrategy
-from roost.planning.plan import Plan
+from roost.placement.strategies import FlexiblePlacementStrategy
+from roost.planning.plan import ComponentPlan, Plan
 from roost.planning.planner import plan
 
-if TYPE_CHECKING:
-    from roost.engine.cluster import Cluster
+RESERVE_WITHIN = 60.0  # seconds
 
 
 class Pool:
@@ -29,52 +39,81 @@ class Pool:
 
     def __init__(self, cluster: Cluster, layout: Layout, plan: Plan, positions: Sequence[Position]) -> None:
         self.cluster, self.layout, self.plan = cluster, layout, plan
-        self.positions = tuple(positions)
+        self._positions: tuple[Position, ...] | None = tuple(positions)
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        self._check_held()
+        return self._positions or ()
+
+    def _check_held(self) -> None:
+        if self._positions is None:
+            raise ClusterError(
+                Finding(
+                    code="RE107",
+                    what="the pool was released",
+                    remedy="open another one: cluster.pool(layout)",
+                )
+            )
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def __repr__(self) -> str:
-        return f"<pool of {len(self)} accelerators, {self.layout.mode.name.lower()}>"
+        size = "released pool" if self._positions is None else f"pool of {len(self)} accelerators"
+        return f"<{size}, {self.layout.mode.name.lower()}>"
 
     def role(self, name: str) -> tuple[Position, ...]:
         """The accelerators of a role: `actor`, `critic` or `rollout`."""
         slices = self.layout.slices()
-        if name not in slices:
+        if not isinstance(name, str) or name not in slices:
             raise PlacementError(
-                Finding(code="RP106", what=f"unknown role {name!r}", remedy=nearest(name, slices))
+                Finding(code="RP106", what=f"unknown role {name!r}"[:200], remedy=nearest(str(name), slices))
             )
         chosen = slices[name]
         return self.positions[chosen.start : chosen.stop]
 
-    def strategy(self, component: str) -> PlacementStrategy:
-        """Places the processes of a component of the plan where the plan has them."""
-        members = self._component(component).members
-        firsts = {slot.node.rank: slot.first for slot in _resources(self.cluster, self.layout).slots}
-        ranks = [[firsts[place.cluster_node_rank] + device for device in place.hardware] for place in members]
-        return FlexiblePlacementStrategy(ranks, self.layout.node_group or None)
-
-    def shares(self, component: str) -> list[float]:
-        """What each process of a component is charged of each of its accelerators."""
-        size = self._component(component).world_size
-        return [self.plan.share_of(component, rank) for rank in range(size)]
-
-    def _component(self, name: str) -> Any:
-        if name not in self.plan.components:
+    def component(self, name: str) -> ComponentPlan:
+        """What the plan has of a component that runs here."""
+        components = self.plan.components
+        if not isinstance(name, str) or name not in components:
             raise PlacementError(
                 Finding(
                     code="RP106",
-                    what=f"nothing runs as {name!r} in this pool",
+                    what=f"nothing runs as {name!r} in this pool"[:200],
                     why=f"its mode is {self.layout.mode.name.lower()}",
-                    remedy=nearest(name, self.plan.components),
+                    remedy=nearest(str(name), components),
                 )
             )
-        return self.plan.components[name]
+        return components[name]
+
+    def launch(
+        self,
+        launcher: GroupLauncher,
+        component: str,
+        name: str | None = None,
+        timeout: float = START_WITHIN,
+        isolate_accelerator: bool = True,
+    ) -> WorkerGroup:
+        """The processes of a component where the plan has them, each told its share."""
+        self._check_held()
+        members = self.component(component).members
+        firsts = _firsts(self.cluster, self.layout)
+        ranks = [[firsts[place.cluster_node_rank] + device for device in place.hardware] for place in members]
+        return launcher.launch(
+            self.cluster,
+            FlexiblePlacementStrategy(ranks, self.layout.node_group or None),
+            name or component,
+            isolate_accelerator,
+            timeout,
+            [self.plan.share_of(component, rank) for rank in range(len(members))],
+        )
 
     def release(self) -> None:
-        """Give the accelerators back. End what runs on them first."""
-        self.cluster.give_back_positions(self.positions)
-        self.positions = ()
+        """End what this process runs on the accelerators, and give them back. May be called twice."""
+        positions, self._positions = self._positions, None
+        if positions:
+            self.cluster.give_back_positions(positions)
 
     def __enter__(self) -> Pool:
         return self
@@ -87,7 +126,17 @@ def layout_of(source: Any) -> Layout:
     """A layout from whatever describes one."""
     if isinstance(source, Layout):
         return source
+    if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
+        source = {"cluster": plain_section(source)}  # `cfg.cluster`, as `Cluster` takes it too
     is_job = isinstance(source, (str, os.PathLike)) or (isinstance(source, Mapping) and "cluster" in source)
+    if source is None or isinstance(source, (int, float, bytes, list, tuple, set)):
+        raise ConfigurationError(
+            Finding(
+                code="RC103",
+                what=f"{source!r} is not a layout"[:200],
+                remedy="pass a Layout, parsed flags, or a job whose `cluster` section has a `layout`",
+            )
+        )
     if not is_job:
         return Layout.from_args(source)
     job, findings = read_job(source)
@@ -109,6 +158,7 @@ def layout_of(source: Any) -> Layout:
 
 def open_pool(cluster: Cluster, layout: Layout, timeout: float) -> Pool:
     """Reserve what the layout needs, find out what was granted, and plan on exactly that."""
+    limit = seconds(timeout)
     resources = _resources(cluster, layout)
     wanted = None
     if layout.accelerators is not None or not 0 < layout.reserved <= resources.total or resources.bare:
@@ -117,18 +167,32 @@ def open_pool(cluster: Cluster, layout: Layout, timeout: float) -> Pool:
         if not wanted:
             return Pool(cluster, layout, planned, ())
     nodes = [slot.node.rank for slot in resources.slots]
-    firsts = {slot.node.rank: slot.first for slot in resources.slots}
+    firsts = _firsts(cluster, layout)
     positions = sorted(
-        cluster.take_positions(layout.reserved, nodes, wanted, timeout),
+        cluster.take_positions(layout.reserved, nodes, wanted, RESERVE_WITHIN if limit is None else limit),
         key=lambda one: firsts[one.node] + one.device,
     )
+    ranks = [firsts[one.node] + one.device for one in positions]
     try:
-        ranks = ranges([firsts[one.node] + one.device for one in positions])
-        return Pool(cluster, layout, plan(replace(layout, accelerators=ranks), cluster.inventory), positions)
-    except BaseException:
+        granted = plan(replace(layout, accelerators=ranges(ranks)), cluster.inventory)
+    except BaseException as error:
         cluster.give_back_positions(positions)
+        if isinstance(error, RoostError) and ranks != list(range(len(ranks))):
+            raise type(error)(*[_with_ranks(finding, ranks) for finding in error.findings]) from None
         raise
+    return Pool(cluster, layout, granted, positions)
+
+
+def _with_ranks(finding: Finding, ranks: Sequence[int]) -> Finding:
+    """The layout may fit the cluster, and not what others have left of it."""
+    free = f"the first that are free are accelerators {ranges(ranks)}"
+    return replace(finding, why=f"{finding.why}; {free}" if finding.why else free)
 
 
 def _resources(cluster: Cluster, layout: Layout) -> Resources:
     return cluster.inventory.resources(layout.node_group or None)
+
+
+def _firsts(cluster: Cluster, layout: Layout) -> dict[int, int]:
+    """Resource rank of each node's first accelerator."""
+    return {slot.node.rank: slot.first for slot in _resources(cluster, layout).slots}

@@ -57,11 +57,16 @@ def shortages(
 
 
 def first_free(
-    count: int, nodes: Sequence[Node], holders: Iterable[Holder], granted: Mapping[int, int] | None = None
+    count: int,
+    nodes: Sequence[Node],
+    holders: Iterable[Holder],
+    granted: Mapping[int, int] | None = None,
+    whole_nodes: bool = False,
 ) -> tuple[dict[int, int], list[Finding]]:
     """How many accelerators to take on each node for `count` in all, or why there are not enough.
 
     `granted` is what would still be given, where that is known; it counts tasks, which hold without a name.
+    With `whole_nodes` only nodes that are wholly free count, and are taken as a whole.
     """
     by_node: dict[int, list[Holder]] = {}
     for holder in holders:
@@ -72,9 +77,10 @@ def first_free(
         there = by_node.get(node.rank, [])
         free = int(node.accelerators.count - sum(holder.count for holder in there))
         free = max(0, free if granted is None else min(free, granted.get(node.rank, 0)))
-        if min(free, left):
-            counts[node.rank] = min(free, left)
-            left -= counts[node.rank]
+        usable = free if not whole_nodes or free == node.accelerators.count else 0
+        if min(usable, left):
+            counts[node.rank] = usable if whole_nodes else min(usable, left)
+            left -= min(usable, left)
         held = "".join(f", {holder.name} holds {holder.count:g}" for holder in there)
         lines.append(f"{node}: {free} of {node.accelerators.count} free{held}")
     if not left:

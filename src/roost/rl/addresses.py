@@ -101,6 +101,10 @@ def _host(host: str, text: str) -> str:
     return host
 
 
+def is_fine(answer: int | str) -> bool:
+    return isinstance(answer, int) and 200 <= answer < 300
+
+
 def http_status(url: str, timeout: float) -> int | str:
     """The status of a GET, or in words why there is none. Proxies of the environment are not asked."""
     parts = urlsplit(url)

@@ -14,7 +14,7 @@ from roost.errors import ConfigurationError, Finding, Path, hide_secrets, looks_
 PLACEHOLDERS = frozenset(
     (
         *("host", "port", "nccl_port", "dist_init_addr", "bootstrap_port"),
-        *("node_rank", "num_nodes", "devices", "engine", "server", "share"),
+        *("node_rank", "num_nodes", "devices", "engine", "server", "kind", "share"),
     )
 )
 _PLACE = re.compile(r"\{([a-z_]+)\}")
@@ -118,7 +118,7 @@ def _no_value(name: str, values: Mapping[str, object]) -> Finding:
             code="RC104",
             what="the command uses {bootstrap_port}, and this engine has none",
             why="only prefill engines have a bootstrap port",
-            remedy="give the prefill engines a command of their own",
+            remedy="give the prefill engines a command of their own, by their component's name",
         )
     given = ", ".join(sorted(name for name, value in values.items() if value is not None))
     return Finding(

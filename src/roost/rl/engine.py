@@ -9,6 +9,7 @@ from typing import Any
 from roost.engine.children import confine
 from roost.engine.leases import PortLease, inline_cluster, lease_ports
 from roost.engine.worker import Worker
+from roost.rl.addresses import Address
 from roost.rl.command import CommandLine
 from roost.rl.server_process import ServerProcess
 
@@ -44,12 +45,13 @@ class EngineContext:
 
     @property
     def url(self) -> str:
-        return f"http://{with_port(self.host, self.port)}"
+        return Address(self.host, self.port).url
 
     def values(self) -> dict[str, Any]:
         """For the placeholders of a command line; what this engine has not got is left out."""
         values = {
             "server": self.server,
+            "kind": self.kind,
             "engine": self.index,
             "node_rank": self.node_rank,
             "num_nodes": self.num_nodes,
@@ -62,10 +64,6 @@ class EngineContext:
             "share": 1.0 if self.share is None else self.share,
         }
         return {name: value for name, value in values.items() if value is not None}
-
-
-def with_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Engine(Worker):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from roost.config.engines import EngineSlice
 from roost.engine.group import WorkerGroup
 from roost.engine.result import GroupResult
 from roost.engine.scatter import scatter
-from roost.errors import CallTimeout, WorkerDied
+from roost.errors import CallTimeout, WorkerError
 from roost.rl.engine import EngineContext, EngineSeat
 from roost.rl.seats import engine_contexts
 
@@ -64,11 +64,23 @@ class RunningEngines:
         assert self.workers is not None
         return self.workers.execute_on(*ranks)
 
-    def healthy(self, deadline: float) -> list[bool]:
-        """Each engine, by what all its processes say. One that is busy with a call counts as healthy."""
-        asked = [self._on([rank]).healthy() for rank in range(self.world_size)]
-        answers = [_is_healthy(result, deadline) for result in asked]
-        return [all(answers[rank] for rank in self.ranks(engine)) for engine in range(len(self))]
+    def seat(self, rank: int) -> str:
+        """Where a process sits, in words."""
+        assert self.workers is not None
+        return self.workers.seat(rank)
+
+    def ask_health(self) -> dict[int, GroupResult]:
+        """Asks every process that is up; without waiting."""
+        return {rank: self._on([rank]).healthy() for rank in sorted(self.contexts)}
+
+    def healthy(self, asked: Mapping[int, GroupResult], deadline: float) -> list[bool | None]:
+        """Each engine, by what all its processes say: False as soon as one cannot serve or is not up."""
+        answers = {rank: _is_healthy(result, deadline) for rank, result in asked.items()}
+        found: list[bool | None] = []
+        for engine in range(len(self)):
+            said = [answers.get(rank, False) for rank in self.ranks(engine)]
+            found.append(False if False in said else None if None in said else True)
+        return found
 
     def endpoint(self, engine: int) -> Endpoint:
         context = self.contexts[self.ranks(engine)[0]]
@@ -86,10 +98,10 @@ class RunningEngines:
         return f"<{len(self)} {self.kind} engines of {self.component}>"
 
 
-def _is_healthy(result: GroupResult, deadline: float) -> bool:
+def _is_healthy(result: GroupResult, deadline: float) -> bool | None:
     try:
         return bool(result.wait(max(0.0, deadline - time.monotonic()))[0])
     except CallTimeout:
-        return True  # alive, and in the middle of another call
-    except WorkerDied:
-        return False
+        return None  # it hangs, or is in the middle of another call
+    except WorkerError:
+        return False  # it died, or its own check failed

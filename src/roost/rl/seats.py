@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roost.rl.engine import EngineContext, EngineSeat, with_port
+from roost.rl.addresses import Address
+from roost.rl.engine import EngineContext, EngineSeat
 
 
 def engine_contexts(
@@ -28,7 +29,7 @@ def engine_contexts(
                 host=seats[position].host,
                 port=seats[position].port,
                 nccl_port=seats[position].nccl_port,
-                dist_init_addr=with_port(first.host, first.dist_init_ports[0]),
+                dist_init_addr=str(Address(first.host, first.dist_init_ports[0])),
                 dist_init_ports=first.dist_init_ports,
                 bootstrap_port=first.bootstrap_port,
             )

@@ -7,9 +7,10 @@ from typing import Any
 
 from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
 from roost.engine.pool import Pool
-from roost.engine.result import GroupResult
+from roost.engine.result import GroupResult, seconds
 from roost.engine.worker import Worker
 from roost.errors import Finding, WorkerError
+from roost.rl.arguments import check_pool, launcher_of
 
 
 def _submitted(method: str) -> Callable[..., GroupResult]:
@@ -60,9 +61,10 @@ class TrainGroup:
         start_timeout: float = START_WITHIN,
         isolate_accelerator: bool = True,
     ) -> None:
+        self._launcher = launcher_of(workers, Worker, "roost.Worker")
+        check_pool(pool)
         self.pool, self.role, self.name = pool, role, name or role
-        self.timeout = timeout
-        self._launcher = workers if isinstance(workers, GroupLauncher) else workers.create_group()
+        self.timeout = seconds(timeout)
         self._start_timeout, self._isolate = start_timeout, isolate_accelerator
         self._workers: WorkerGroup | None = None
         self.recreate()
@@ -82,7 +84,7 @@ class TrainGroup:
 
     @property
     def world_size(self) -> int:
-        return self.pool.plan.components[self.role].world_size
+        return self.pool.component(self.role).world_size
 
     def __len__(self) -> int:
         return self.world_size
@@ -96,13 +98,8 @@ class TrainGroup:
     def recreate(self) -> None:
         """Start the trainers, each on the accelerator it had."""
         self.release()
-        self._workers = self._launcher.launch(
-            self.pool.cluster,
-            placement_strategy=self.pool.strategy(self.role),
-            name=self.name,
-            isolate_accelerator=self._isolate,
-            timeout=self._start_timeout,
-            shares=self.pool.shares(self.role),
+        self._workers = self.pool.launch(
+            self._launcher, self.role, self.name, self._start_timeout, self._isolate
         )
 
     shutdown = release

@@ -1,0 +1,30 @@
+"""Arguments that programs pass, checked before anything is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roost.engine.group import GroupLauncher
+from roost.engine.pool import Pool
+from roost.engine.worker import Worker
+from roost.errors import ConfigurationError, Finding
+
+
+def launcher_of(what: Any, kind: type[Worker], name: str) -> GroupLauncher:
+    """A class, or the class with its constructor arguments, of this kind."""
+    if isinstance(what, GroupLauncher) and issubclass(what.cls, kind):
+        return what
+    if isinstance(what, type) and issubclass(what, kind):
+        return what.create_group()
+    raise refused(
+        what, f"a subclass of {name}", f"pass MyClass or MyClass.create_group(...), where MyClass is a {name}"
+    )
+
+
+def check_pool(pool: Any) -> None:
+    if not isinstance(pool, Pool):
+        raise refused(pool, "a pool", "pass what cluster.pool(layout) returns")
+
+
+def refused(value: Any, wanted: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(Finding(code="RC103", what=f"{value!r} is not {wanted}"[:200], remedy=remedy))
