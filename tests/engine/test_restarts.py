@@ -1,4 +1,4 @@
-"""A rank is on the same node and device after every restart of the cluster."""
+"""A rank is on the same node and device, and a pool in the same order, after every restart of the cluster."""
 
 from __future__ import annotations
 
@@ -28,3 +28,4 @@ def test_five_restarts_give_the_same_map() -> None:
         runs = list(two_at_a_time.map(one_run, range(5)))
     assert len({tuple(run["ids"]) for run in runs}) == 5
     assert [run["seats"] for run in runs] == [[["0", "0", "1"], ["1", "1", "0"]]] * 5
+    assert [run["pool"] for run in runs] == [[["0", "0"], ["0", "1"], ["1", "0"]]] * 5

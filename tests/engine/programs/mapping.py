@@ -25,7 +25,11 @@ def main(shape: str) -> None:
         strategy = roost.FlexiblePlacementStrategy([[1], [2]])
         group = Finder.create_group().launch(cluster, placement_strategy=strategy)
         seats = [(started[node], told, devices) for node, told, devices in group.found().wait(timeout=60)]
-        say({"seats": seats, "ids": sorted(started)})
+        group.shutdown()
+        cluster.reservation.release()
+        pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0))
+        order = [(started[cluster.node(one.node).node_id], one.name) for one in pool.positions]
+        say({"seats": seats, "ids": sorted(started), "pool": order})
 
 
 main(*sys.argv[1:])
