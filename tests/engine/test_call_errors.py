@@ -6,10 +6,10 @@ import pickle
 from typing import Any
 
 import pytest
-from crew import HoldsALock, Picky
+from crew import FailsToStart, HoldsALock, Picky, Reporter
 
 import roost
-from roost.engine.result import Described, as_portable, raised_error
+from roost.engine.result import Described, as_portable, in_one_line, raised_error
 
 FINDING = roost.Finding(code="RE110", what="actor rank 1 (node 0) raised in step: it broke")
 
@@ -42,6 +42,44 @@ def test_the_error_is_of_both_types_and_survives_pickling(cause: Exception) -> N
         assert str(one) == str(error)
     assert "actor rank 1 (node 0) raised in step" in str(error)
     assert "Traceback: the remote one" in str(error)
+
+
+TWO = roost.ConfigurationError(
+    roost.Finding(code="RC104", what="the port is too large", why="it is 70000", remedy="use a smaller one"),
+    roost.Finding(code="RC101", what="unknown key 'prot'"),
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        (TWO, "ConfigurationError: the port is too large (it is 70000); unknown key 'prot'"),
+        (ValueError("two\n  lines\n\n"), "ValueError: two lines"),
+        (KeyError("a\nb"), "KeyError: 'a\\nb'"),
+        (ValueError(), "ValueError: "),
+        (roost.RoostError(), "RoostError: "),
+        (roost.RoostError("a text\nin two lines"), "RoostError: a text in two lines"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_exception_in_one_line(cause: Exception, says: str) -> None:
+    assert in_one_line(cause) == says
+
+
+@pytest.mark.parametrize("cause", [TWO, ValueError("two\nlines")])
+def test_a_message_has_no_lines_of_another_in_it(cause: Exception) -> None:
+    """Newlines inside would be shown as characters that cannot be printed."""
+    with roost.Cluster(num_nodes=1, inline="1x1") as inline:
+        group = Reporter.create_group("").launch(inline, name="calls")
+        with pytest.raises(roost.WorkerRaised) as caught:
+            group.raises(cause, 0).wait()
+        with pytest.raises(roost.LaunchError) as refused:
+            FailsToStart.create_group(0, lambda: cause).launch(inline, name="starts")
+    said = in_one_line(cause)
+    assert f"raised in raises: {said}\n\nremote traceback:" in str(caught.value)
+    assert refused.value.findings[0].why == said
+    for error in (caught.value, refused.value):
+        assert "\N{REPLACEMENT CHARACTER}" not in str(error)
+    assert "Traceback (most recent call last)" in caught.value.remote_traceback  # type: ignore[attr-defined]
 
 
 def test_what_the_exception_knows_can_be_asked() -> None:

@@ -24,7 +24,7 @@ from roost.engine.locks import LockTable
 from roost.engine.owners import Owner
 from roost.engine.ports import PortShelf
 from roost.engine.position import Position
-from roost.engine.result import GroupResult
+from roost.engine.result import GroupResult, in_one_line
 from roost.engine.scatter import share_of
 from roost.errors import ClusterError, Finding, LaunchError, nearest
 from roost.inventory.inventory import Inventory
@@ -192,7 +192,7 @@ class InlineMembers:
                 Finding(
                     code="RE108",
                     what=f"{order.name} rank {rank} ({self.seats[rank]}) could not start",
-                    why=f"{type(error).__name__}: {error}"[:500],
+                    why=in_one_line(error)[:500],
                 )
             ) from error
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
-from roost.errors import CallTimeout, Finding, WorkerError, WorkerRaised
+from roost.errors import CallTimeout, Finding, RoostError, WorkerError, WorkerRaised
 
 
 def seconds(timeout: Any) -> float | None:
@@ -82,8 +82,20 @@ class GroupResult(ABC):
 
 def _summary(cause: BaseException | None, text: str) -> str:
     if cause is not None:
-        return f"{type(cause).__name__}: {cause}"[:400]
+        return in_one_line(cause)[:400]
     return (text.strip().splitlines() or ["an exception"])[-1][:400]
+
+
+def in_one_line(error: BaseException) -> str:
+    """An exception inside a message, which is one line: what was found, or the lines of its text."""
+    text = "; ".join(map(_said, error.args)) if isinstance(error, RoostError) else str(error)
+    said = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return f"{type(error).__name__}: {said}"
+
+
+def _said(finding: Any) -> str:
+    why = getattr(finding, "why", "")
+    return f"{getattr(finding, 'what', finding)}{f' ({why})' if why else ''}"
 
 
 class Described(Exception):
