@@ -246,10 +246,10 @@ def close_to(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: object, known: Iterable[str]) -> str:
     """Say what a word that is not known may have meant."""
     names = sorted(known)
-    close = close_to(word, names)
+    close = close_to(word, names) if isinstance(word, str) else None
     hint = f"did you mean {close!r}? " if close else ""
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
     return f"{hint}known: {shown}" if names else "there are none"

@@ -98,6 +98,10 @@ def test_an_unknown_group_or_job_lists_what_there_is(
     with pytest.raises(roost.ClusterError, match="did you mean 'resident'") as caught:
         roost.WorkerGroup.attach("residant", cluster)
     assert caught.value.codes == ("RE116",)
+    for wrong in (None, ["resident"]):
+        with pytest.raises(roost.ClusterError, match=r"known: .*resident") as caught:
+            roost.WorkerGroup.attach(wrong, cluster)  # type: ignore[arg-type]
+        assert caught.value.codes == ("RE116",)
     with pytest.raises(roost.ClusterError, match=f"running: {cluster.job}"):
         roost.Cluster(job="no-such-job")
 

@@ -127,6 +127,13 @@ def test_attaching_and_names(cluster: roost.Cluster, group: roost.WorkerGroup) -
         roost.Cluster(inline=True)
 
 
+@pytest.mark.parametrize("name", [None, 3, ["inline"]])
+def test_names_that_are_none(group: roost.WorkerGroup, name: Any) -> None:
+    with pytest.raises(roost.ClusterError, match="known: inline") as caught:
+        roost.WorkerGroup.attach(name, roost.Cluster(inline=True))
+    assert caught.value.codes == ("RE116",)
+
+
 @pytest.mark.parametrize(
     "ask",
     [

@@ -45,6 +45,31 @@ def advice(plan: roost.Plan) -> dict[str, str]:
 # -- a value ---------------------------------------------------------------------------------------------
 
 
+def test_a_shape_is_an_inventory() -> None:
+    job = {"cluster": {"component_placement": {"actor": "0-15"}}}
+    assert roost.plan(job, "2x8") == roost.plan(job, Inventory.parse("2x8"))
+    layout = roost.Layout(colocate=True)
+    assert roost.plan(layout, "2x8") == roost.plan(layout, Inventory.parse("2x8"))
+    assert len(roost.PackedPlacementStrategy(0, 3).get_placement("1x4")) == 4
+
+
+@pytest.mark.parametrize(
+    ("inventory", "code", "says"),
+    [
+        (None, "RC103", "None is neither a cluster nor an inventory"),
+        ({"api_key": "canary"}, "RC103", "a value of type dict is neither a cluster nor an inventory"),
+        ("two nodes", "RI101", "'two nodes'"),
+    ],
+)
+@pytest.mark.parametrize("job", [roost.Layout(colocate=True), {"cluster": {"component_placement": {"a": 0}}}])
+def test_what_is_no_inventory(job: Any, inventory: Any, code: str, says: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(job, inventory)
+    assert caught.value.codes == (code,)
+    assert says in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
 def test_a_plan_cannot_be_changed() -> None:
     plan = planned("0-3")
     with pytest.raises(AttributeError):

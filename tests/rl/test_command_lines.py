@@ -24,10 +24,11 @@ VALUES = {
     "bootstrap_port": 30010,
     "engine": 3,
     "server": "default",
+    "kind": "regular",
     "share": 0.5,
 }
 KNOWN = (
-    "known: bootstrap_port, devices, dist_init_addr, engine, host, nccl_port, node_rank, num_nodes, port, "
+    "known: bootstrap_port, devices, dist_init_addr, engine, host, kind, nccl_port, node_rank, num_nodes, port, "
     "server, share"
 )
 
@@ -36,7 +37,20 @@ def test_every_placeholder_has_a_value() -> None:
     assert set(VALUES) == PLACEHOLDERS
     words = [f"{{{name}}}" for name in VALUES]
     assert CommandLine(words).fill(VALUES) == [
-        *("10.0.0.5", "30001", "30002", "10.0.0.5:30003", "0", "2", "0,1", "30010", "3", "default", "0.5"),
+        *(
+            "10.0.0.5",
+            "30001",
+            "30002",
+            "10.0.0.5:30003",
+            "0",
+            "2",
+            "0,1",
+            "30010",
+            "3",
+            "default",
+            "regular",
+            "0.5",
+        ),
     ]
     assert CommandLine(words).placeholders == PLACEHOLDERS
 
@@ -344,7 +358,7 @@ def test_an_engine_without_a_bootstrap_port() -> None:
             assert str(caught.value) == (
                 "error[RC104]: the command uses {bootstrap_port}, and this engine has none\n"
                 "  = why: only prefill engines have a bootstrap port\n"
-                "  = help: give the prefill engines a command of their own"
+                "  = help: give the prefill engines a command of their own, by their component's name"
             )
 
 
@@ -357,3 +371,13 @@ def test_values_that_are_missing() -> None:
         "error[RC104]: the command uses {host}, and this engine has no value for it\n"
         "  = help: use what it has: devices, port"
     )
+
+
+@pytest.mark.parametrize("values", [None, "port", ["port"]])
+@pytest.mark.parametrize("words", ["serve {port}", "serve"])
+def test_values_that_are_no_mapping(words: str, values: Any) -> None:
+    command = CommandLine(words, env={"A": "1"})
+    for fill in (command.fill, command.filled_env):
+        with pytest.raises(ConfigurationError, match="values are a mapping of placeholders") as caught:
+            fill(values)
+        assert caught.value.codes == ("RC103",)

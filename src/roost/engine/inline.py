@@ -80,7 +80,7 @@ class InlineCluster(Cluster):
 
     def attach_group(self, name: str) -> WorkerGroup:
         self._check_open()
-        if name not in self._groups:
+        if not isinstance(name, str) or name not in self._groups:
             raise ClusterError(
                 Finding(
                     code="RE116", what=f"no group {name!r} is running", remedy=nearest(name, self._groups)

@@ -126,7 +126,7 @@ class WorkerManager(Manager):
         self._groups[name] = {**description, "state": "running"}
 
     def get_group(self, name: str) -> dict[str, Any] | None:
-        return self._groups.get(name)
+        return self._groups.get(name) if isinstance(name, str) else None
 
     def list_groups(self) -> dict[str, dict[str, Any]]:
         return {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from roost.config.ranks import Ranks
-from roost.errors import Finding, PlacementError, counted, shown
+from roost.errors import ConfigurationError, Finding, PlacementError, counted, shown
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement, make_placements
@@ -18,10 +18,19 @@ _SHOWN = 3  # examples of one mistake worth printing
 
 
 def inventory_of(cluster: Any) -> Inventory:
-    """Strategies take an inventory, or anything that has one, such as a live cluster."""
+    """Strategies take an inventory, its shape such as `2x8`, or anything that has one, such as a live cluster."""
+    if isinstance(cluster, str):
+        return Inventory.parse(cluster)
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
     if not isinstance(inventory, Inventory):
-        raise TypeError(f"expected a roost Cluster or Inventory, got {type(cluster).__name__}")
+        seen = "None" if cluster is None else f"a value of type {type(cluster).__name__}"
+        raise ConfigurationError(
+            Finding(
+                code="RC103",
+                what=f"{seen} is neither a cluster nor an inventory",
+                remedy='pass a roost.Cluster, a roost.Inventory, or a shape such as "2x8"',
+            )
+        )
     return inventory
 
 
