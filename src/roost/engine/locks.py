@@ -131,11 +131,6 @@ class LockTable:
 
     # -- questions -------------------------------------------------------------------------------------
 
-    def current(self, device: Device, fence: int) -> bool:
-        """Whether this is the number of the lock that is held on the device now."""
-        holding = self._holdings.get(device)
-        return holding is not None and holding.fence == fence
-
     def holding(self, device: Device) -> Holding | None:
         return self._holdings.get(device)
 
