@@ -105,6 +105,14 @@ def test_what_the_config_says_reaches_its_workers(job: Run) -> None:
     assert job.seen["holding theirs"] == [configured, configured, ["DATABASE_PASSWORD"]]
 
 
+def test_what_a_command_line_says_reaches_its_server(job: Run) -> None:
+    assert job.seen["servers"] == 1  # it is healthy only with it
+    kind, text, *_ = job.seen["server refused"]
+    assert kind == "ServerFailed"
+    assert f"a token of {len(THEIRS)} letters is refused" in text
+    assert any(b"a line of the server" in content for content in job.files.values())
+
+
 def test_what_takes_a_new_process_goes_through_ray_unless_it_is_a_secret(job: Run) -> None:
     assert [json.loads(text)["env_vars"] for text in job.seen["runtime_env"]] == [{"PYTHONHASHSEED": "7"}] * 2
 

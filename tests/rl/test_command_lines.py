@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.errors import ConfigurationError
-from roost.rl.command import PLACEHOLDERS, CommandLine, without_secrets
+from roost.rl.command import PLACEHOLDERS, CommandLine, secret_texts, without_secrets
 
 VALUES = {
     "host": "10.0.0.5",
@@ -381,3 +381,19 @@ def test_values_that_are_no_mapping(words: str, values: Any) -> None:
         with pytest.raises(ConfigurationError, match="values are a mapping of placeholders") as caught:
             fill(values)
         assert caught.value.codes == ("RC103",)
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "texts"),
+    [
+        (["serve", "--api-key", "sesame", "--port", "30000"], {}, ["sesame"]),
+        (["serve", "--api-key=sesame", "--model=llama"], {}, ["sesame"]),
+        (["serve", '{"token": "sesame", "model": "llama"}'], {}, ["sesame"]),
+        (["serve", "http://user:sesame@host/"], {}, ["user:sesame"]),
+        (["serve"], {"HF_TOKEN": "sesame", "HF_HOME": "/models"}, ["sesame"]),
+        (["serve"], {"A_KEY": "sesame", "B_KEY": "sesame!", "C_KEY": "abc"}, ["sesame!", "sesame"]),
+        (["serve"], {"A_KEY": "first\nsecond one\n"}, ["first\nsecond one", "second one", "first"]),
+    ],
+)
+def test_what_must_not_be_shown(words: list[str], env: dict[str, str], texts: list[str]) -> None:
+    assert secret_texts(words, env) == texts

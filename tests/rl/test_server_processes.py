@@ -154,6 +154,46 @@ def test_what_is_said_of_its_output(
         assert "canary" not in str(error)
 
 
+def test_secrets_it_was_told_do_not_show(tmp_path: Path, port: int, url: str) -> None:
+    """Whatever it calls them when it prints them."""
+    canaries = [f"canary{number}" * 3 for number in range(5)]
+    words = [sys.executable, str(PROGRAMS / "server.py"), str(port), "tells", "--api-key", canaries[0]]
+    words += [f"--auth-token={canaries[1]}", f'{{"password": "{canaries[2]}", "model": "seen"}}']
+    key = f"-----BEGIN-----\n{canaries[4]}\n-----END-----"
+    env = {"HF_TOKEN": canaries[3], "DEPLOY_KEY": key, "PLAIN": "plain", "SHORT_KEY": "1"}
+    with output_in(tmp_path) as output:
+        server = ServerProcess.start(words, env)
+        with pytest.raises(ServerFailed) as caught:
+            server.wait_healthy(url, 60)
+        told = output.read_text()
+        assert all(canary in told.replace("\x1b[31m", "").replace("\x1b[0m", "") for canary in canaries)
+        shown = server.tail()
+    assert "canary" not in shown + str(caught.value) + repr(caught.value) + caught.value.tail
+    assert shown.splitlines()[1:3] == ["on stdout: ***", "key in use: ***!"]
+    assert shown.splitlines()[-1].endswith("*** plain 1")
+    assert '"model": "seen"' in shown
+    assert "its last line: " in caught.value.findings[0].why
+
+
+def test_half_a_secret_at_the_edge_of_what_is_read(tmp_path: Path) -> None:
+    secret = "canary" * 10
+    with output_in(tmp_path) as output:
+        server = ServerProcess.start(["sleep", "100"], {"KEY": secret})
+        with output.open("a") as file:
+            file.write(secret + "x" * (64 * 1024 - 12))
+        shown = server.tail()
+        server.stop(0)
+    assert "anary" not in shown
+    assert shown.startswith("xxx")
+
+
+def test_both_streams_are_one(tmp_path: Path) -> None:
+    with output_in(tmp_path):
+        server = ServerProcess.start(["sh", "-c", "echo out; echo err >&2; echo out again"], {})
+        eventually(lambda: not server.running, 60, "it ends")
+        assert server.tail() == "out\nerr\nout again"
+
+
 def test_the_end_of_a_long_output(serve: Callable[..., ServerProcess], tmp_path: Path) -> None:
     with output_in(tmp_path) as output:
         server = serve("silent")

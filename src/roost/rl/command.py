@@ -19,6 +19,7 @@ PLACEHOLDERS = frozenset(
 )
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _PLACE_OR_BRACES = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
+_SHORTEST_SECRET = 4
 _EXAMPLE = "such as `python -m my_server --port {port}`"
 
 
@@ -82,6 +83,22 @@ def without_secrets(words: Sequence[str]) -> list[str]:
             safe.append(hide_secrets(word))
         hide_next = word.startswith("-") and not assigned and looks_secret(word)
     return safe
+
+
+def secret_texts(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """What must not be shown of what these words and variables run, longest first."""
+    found = [value for name, value in env.items() if looks_secret(name)]
+    for word, safe in zip(words, without_secrets(words), strict=True):
+        if safe == "***":
+            found.append(word)
+        elif safe.endswith("=***"):
+            found.append(word.partition("=")[2])
+        elif safe != word:  # of the same width, with stars in some places
+            starred = "".join(ch if other == "*" else "\0" for ch, other in zip(word, safe, strict=True))
+            found += [piece.strip(" \"'") for piece in starred.split("\0")]
+    # Logs show a text of several lines line by line. A very short one would be found in everything.
+    lines = {line.strip() for text in found for line in [text, *text.splitlines()]}
+    return sorted((line for line in lines if len(line) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 
 def _places(text: str) -> Iterator[re.Match[str]]:

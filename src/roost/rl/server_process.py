@@ -15,7 +15,8 @@ from pathlib import Path
 
 from roost.engine.children import Family
 from roost.errors import Finding, LaunchError, hide_secrets
-from roost.rl.addresses import http_status
+from roost.rl.addresses import http_status, is_fine
+from roost.rl.command import secret_texts, without_secrets
 
 log = logging.getLogger("roost")
 
@@ -37,27 +38,36 @@ class ServerFailed(LaunchError):
 
 
 class ServerProcess:
-    """A running server. Its output goes where that of this process goes."""
+    """A running server. What it was told as a secret does not show in what is said of it."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], family: Family, name: str, log_start: int | None
+        self,
+        process: subprocess.Popen[bytes],
+        family: Family,
+        name: str,
+        log_start: int | None,
+        secrets: Sequence[str] = (),
     ) -> None:
         self.name = name
         self._process, self._family = process, family
         self._log_start = log_start
+        self._secrets = secrets  # what it knows and may print, longest first
 
     @classmethod
     def start(cls, argv: Sequence[str], env: Mapping[str, str]) -> ServerProcess:
-        """Run the words, with `env` added to the environment of this process."""
+        """Run the words, with `env` added to the environment of this process.
+
+        All it writes goes where this process writes its errors, in one order.
+        """
         family = Family()
         environ = {**os.environ, **env, **family.variables}
         log_start = _log_size()
         try:
-            process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, env=environ)
+            process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=2, env=environ)
         except OSError as error:
             raise ServerFailed(_cannot_run(argv[0], error, environ)) from error
         family.head(process.pid)
-        return cls(process, family, _name(argv), log_start)
+        return cls(process, family, _name(without_secrets(argv)), log_start, secret_texts(argv, env))
 
     @property
     def pid(self) -> int:
@@ -84,7 +94,7 @@ class ServerProcess:
                 answer = http_status(url, max(0.01, min(ANSWER_WITHIN, deadline - time.monotonic())))
             if not self.running:  # also if somebody else answers there
                 raise self._failed(self._ended())
-            if url is None or _is_fine(answer):
+            if url is None or is_fine(answer):
                 return
             left = deadline - time.monotonic()
             if left <= 0:
@@ -96,7 +106,7 @@ class ServerProcess:
 
     def is_healthy(self, url: str | None) -> bool:
         """Whether it runs and, asked once, says that it is fine."""
-        return self.running and (url is None or _is_fine(http_status(url, ANSWER_WITHIN)))
+        return self.running and (url is None or is_fine(http_status(url, ANSWER_WITHIN)))
 
     def stop(self, grace: float = 5.0) -> None:
         """Ask it and everything it has started to end, then make them. May be called twice, or after its end."""
@@ -126,8 +136,16 @@ class ServerProcess:
                 written = file.read(_LOG_BYTES)
         except OSError:
             return ""
-        text = written.decode(errors="replace").replace("\r", "\n").strip("\n")
-        return "\n".join(_harmless(line) for line in text.split("\n")[-lines:])
+        text = self._without_secrets(written.decode(errors="replace").replace("\r", "\n"))
+        if size - start > _LOG_BYTES:  # it may begin in the middle of a secret
+            text = text[len(self._secrets[0]) if self._secrets else 0 :]
+        return "\n".join(_harmless(line) for line in text.strip("\n").split("\n")[-lines:])
+
+    def _without_secrets(self, text: str) -> str:
+        text = _ANSI.sub("", text)
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
     def _ended(self) -> Finding:
         code = self._process.returncode
@@ -165,10 +183,6 @@ def _name(argv: Sequence[str]) -> str:
             return words[words.index("-m") + 1]
         words = [word for word in words[1:] if not word.startswith("-")] or words
     return Path(words[0]).name
-
-
-def _is_fine(answer: int | str) -> bool:
-    return isinstance(answer, int) and 200 <= answer < 300
 
 
 def _cannot_run(program: str, error: OSError, environ: Mapping[str, str]) -> Finding:
@@ -211,6 +225,6 @@ def _log_size() -> int | None:
 
 def _harmless(line: str) -> str:
     """A stranger's line, for a message: no secrets, and nothing that drives a terminal."""
-    plain = _ANSI.sub("", line[:2000]).replace("\t", "    ")
+    plain = line[:2000].replace("\t", "    ")
     kept = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in hide_secrets(plain))
     return kept if len(kept) <= 500 else kept[:497] + "..."

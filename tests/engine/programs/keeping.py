@@ -58,14 +58,47 @@ def failure(call: Callable[[], Any]) -> list[str]:
     return []
 
 
+# It is healthy when it was given the secret, which it is told backwards.
+SERVER = """
+import os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Health(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if os.environ.get("SERVER_TOKEN") == sys.argv[2][::-1] else 500)
+        self.end_headers()
+HTTPServer.allow_reuse_address = True
+print("a line of the server", flush=True)
+HTTPServer(("", int(sys.argv[1])), Health).serve_forever()
+"""
+BROKEN = "import os, sys; sys.exit('a token of %d letters is refused' % len(os.environ['SERVER_TOKEN']))"
+
+
+def serve(cluster: roost.Cluster, theirs: str) -> dict[str, Any]:
+    """Servers with a secret of their own: one that serves, one that does not start."""
+    layout = roost.Layout(actor_num_nodes=0, rollout_num_gpus=1)
+    env = {"SERVER_TOKEN": theirs[::-1]}
+    good = roost.CommandLine([sys.executable, "-c", SERVER, "{port}", theirs], env=env, start_within=60)
+    broken = roost.CommandLine([sys.executable, "-c", BROKEN], env=env, start_within=60)
+    with cluster.pool(layout) as pool:
+        refused = failure(lambda: roost.RolloutManager(pool, broken))
+        with roost.RolloutManager(pool, good) as rollout:
+            endpoints = rollout.endpoints()
+            groups = roost.WorkerManager.get_proxy(cluster.job).list_groups()
+            records = ray._private.state.actors()
+            reprs = repr([good, rollout, rollout.groups, pool, endpoints, groups, records])
+    return {"servers": len(endpoints), "server refused": refused, "server reprs": reprs}
+
+
 def main(config: str, job: str, ours: str, theirs: str) -> None:
     cluster = roost.Cluster(cluster_cfg=config, job=job, timeout=60)
+    served = serve(cluster, theirs)
     placement = roost.ComponentPlacement(config, cluster).get_strategy("keeper")
     plan = roost.plan(config, cluster.inventory)
     group = Keeper.create_group().launch(cluster, placement_strategy=placement, name="keeper")
     plain = cluster.allocate(Plain, "plain", 0, None, {"DATABASE_PASSWORD": theirs[::-1]})
     group.speaks("a line of the worker").wait(timeout=60)
     seen = {
+        **served,
         "holding ours": [*group.holding(ours).wait(timeout=60), ray.get(plain.holding.remote(ours))],
         "holding theirs": [*group.holding(theirs).wait(timeout=60), ray.get(plain.holding.remote(theirs))],
         "runtime_env": group.runtime_env().wait(timeout=60),

@@ -37,6 +37,16 @@ if WHAT != "silent":
 if WHAT == "exit":
     print("\x1b[31mValueError\x1b[0m: no such model; api_key=canary", file=sys.stderr, flush=True)
     sys.exit(3)
+if WHAT == "tells":  # on both streams, and in colours
+    print("on stdout: " + os.environ["HF_TOKEN"], flush=True)
+    print(
+        f"key in use: \x1b[31m{os.environ['HF_TOKEN'][:4]}\x1b[0m{os.environ['HF_TOKEN'][4:]}!",
+        file=sys.stderr,
+    )
+    print(
+        sys.argv[3:], os.environ["DEPLOY_KEY"], os.environ["PLAIN"], os.environ["SHORT_KEY"], file=sys.stderr
+    )
+    sys.exit(3)
 if WHAT == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if WHAT == "late":
