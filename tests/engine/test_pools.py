@@ -34,6 +34,19 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
+@pytest.fixture(scope="module")
+def second(connected: str) -> Iterator[roost.Cluster]:
+    with roost.Cluster(num_nodes=3, job=new_job("second")) as made:
+        yield made
+
+
+@pytest.fixture
+def other(second: roost.Cluster) -> Iterator[roost.Cluster]:
+    """Another job, which holds nothing when a test begins."""
+    yield second
+    second.reservation.release()
+
+
 def places(positions: Any) -> list[tuple[int, int]]:
     return [(one.node, one.device) for one in positions]
 
@@ -111,19 +124,18 @@ def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest
     assert [tuple(map(int, one.values())) for one in seen] == ALL
 
 
-def test_what_another_job_holds_is_passed_over(clusters: Clusters) -> None:
-    other, job = clusters(), clusters()
+def test_what_another_job_holds_is_passed_over(cluster: roost.Cluster, other: roost.Cluster) -> None:
     other.reservation.ensure({1: {0, 1}})
-    with job.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0)) as pool:
+    with cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[:4], (1, 2), (1, 3), (2, 0), (2, 1)]
         assert pool.plan.components["actor"].rule == "0-3,6-9"
 
 
 def test_what_a_task_holds_outside_any_reservation_is_passed_over(
-    clusters: Clusters, foreign: list[Any]
+    cluster: roost.Cluster, foreign: list[Any]
 ) -> None:
     """Ray's tables say how many such devices there are; which ones is measured."""
-    job = clusters()
+    job = cluster
 
     class Server:
         def devices(self) -> list[int]:
@@ -147,10 +159,10 @@ def foreign() -> Iterator[list[Any]]:
 
 
 def test_a_named_accelerator_that_something_else_holds_is_refused(
-    clusters: Clusters, foreign: list[Any]
+    cluster: roost.Cluster, foreign: list[Any]
 ) -> None:
     """Another one is not a pool's business: what it names, it gets."""
-    job = clusters()
+    job = cluster
 
     class Server:
         def ready(self) -> bool:
@@ -245,8 +257,8 @@ def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> No
         attached.reservation.release()
 
 
-def test_whole_nodes_are_held_as_a_whole(clusters: Clusters) -> None:
-    other, job = clusters(), clusters(whole_nodes=True)
+def test_whole_nodes_are_held_as_a_whole(clusters: Clusters, other: roost.Cluster) -> None:
+    job = clusters(whole_nodes=True)
     other.reservation.ensure({0: {3}})
     with job.pool(Layout(actor_num_gpus_per_node=5, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[4:8], (2, 0)]
@@ -285,16 +297,17 @@ def test_two_pools_of_a_job_are_disjoint(cluster: roost.Cluster) -> None:
         assert places(second.positions) == ALL[3:6]
 
 
-def test_too_few_free_says_who_holds_them_and_keeps_nothing(clusters: Clusters) -> None:
-    other, job = clusters(), clusters()
+def test_too_few_free_says_who_holds_them_and_keeps_nothing(
+    cluster: roost.Cluster, other: roost.Cluster
+) -> None:
     other.reservation.ensure({0: {0, 1, 2, 3}, 1: {0}})
     with pytest.raises(roost.ReservationError) as caught:
-        job.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0))
+        cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0))
     text = str(caught.value)
     assert "8 accelerators cannot be reserved, 7 are free" in text
     assert f"0 of 4 free, job '{other.job}' holds 4" in text
     assert f"3 of 4 free, job '{other.job}' holds 1" in text
-    assert not _groups_of(job)
+    assert not _groups_of(cluster)
 
 
 def test_more_than_the_cluster_has_is_a_matter_of_the_plan(cluster: roost.Cluster) -> None:
@@ -304,14 +317,16 @@ def test_more_than_the_cluster_has_is_a_matter_of_the_plan(cluster: roost.Cluste
     assert not _groups_of(cluster)
 
 
-def test_engines_that_do_not_fit_what_is_free_are_refused_and_nothing_is_kept(clusters: Clusters) -> None:
-    other, job = clusters(), clusters()
+def test_engines_that_do_not_fit_what_is_free_are_refused_and_nothing_is_kept(
+    cluster: roost.Cluster, other: roost.Cluster
+) -> None:
     other.reservation.ensure({0: {0}})
     layout = Layout(actor_num_nodes=0, rollout_num_gpus=8, rollout_num_gpus_per_engine=4)
     with pytest.raises(roost.RoostError, match="straddle nodes 0 and 1") as caught:
-        job.pool(layout)
+        cluster.pool(layout)
     assert caught.value.codes == ("RP110",)
-    assert not _groups_of(job)
+    assert "the first that are free are accelerators 1-8" in str(caught.value)
+    assert not _groups_of(cluster)
 
 
 def test_a_layout_may_name_its_accelerators(cluster: roost.Cluster) -> None:
@@ -411,23 +426,11 @@ def test_five_components_on_one_accelerator(clusters: Clusters) -> None:
     }
 
 
-def test_five_restarts_give_the_same_order(connected: str) -> None:
-    orders = []
-    for _ in range(5):
-        with (
-            roost.Cluster(num_nodes=3, job=new_job("again")) as cluster,
-            cluster.pool(Layout(actor_num_gpus_per_node=7, rollout_num_gpus=0)) as pool,
-        ):
-            orders.append([(cluster.node(one.node).node_id, one.name) for one in pool.positions])
-    assert all(order == orders[0] for order in orders)
-    assert len(orders[0]) == 7
-
-
 def test_twelve_accelerators_a_node_are_ordered_as_numbers(run: Callable[..., Any]) -> None:
     """Pitfall: GPU "10" sorts before "2". And with another job on devices 0-3 of the first node."""
     program = run("pooling", env={"RAY_ADDRESS": None})
     said = program.answer(200)
     assert program.end(60) == 0
     first = [[0, str(device)] for device in range(12)]
-    assert said["alone"] == [first + [[1, str(device)] for device in range(6)]] * 5
+    assert said["alone"] == [first + [[1, str(device)] for device in range(6)]] * 2
     assert said["beside another job"] == first[4:] + [[1, str(device)] for device in range(10)]

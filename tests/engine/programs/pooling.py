@@ -17,7 +17,7 @@ def main() -> None:
     layout = roost.Layout(actor_num_gpus_per_node=18, rollout_num_gpus=0)
     with roost.embedded("2x12") as address:
         said: dict[str, Any] = {"alone": []}
-        for number in range(5):
+        for number in range(2):
             with roost.Cluster(num_nodes=2, address=address, job=f"alone-{number}") as cluster:
                 said["alone"].append(places(cluster.pool(layout)))
         with (
