@@ -20,6 +20,7 @@ from roost.engine.connection import job_namespace, named
 from roost.engine.discovery import on_node
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import AsyncHost, Host, StartOrder, WhereItIs, is_async
+from roost.engine.result import in_one_line
 from roost.errors import Finding, LaunchError
 from roost.inventory.accelerators import accelerator_kind
 from roost.placement.placement import Placement
@@ -131,7 +132,7 @@ class Launch:
         alone = starting < len(self.order.placements)
         then = "the other ranks go on" if alone else "the whole group was taken down"
         if cause is not None:
-            why = f"{type(cause).__name__}: {cause}"
+            why = in_one_line(cause)
         else:
             why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return LaunchError(

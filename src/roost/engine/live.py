@@ -15,9 +15,11 @@ from roost.config.schema import NAME
 from roost.engine.allocation import check_allocation, start_allocated, variables_for
 from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.connection import answer, connect, job_namespace
+from roost.engine.device_lock import AgentLocks
 from roost.engine.discovery import LiveNode, choose, examine, start_agents, wait_for_nodes
 from roost.engine.group import LaunchOrder, WorkerGroup
 from roost.engine.launching import accelerators_of
+from roost.engine.leases import PortLease, lease_from
 from roost.engine.managers import (
     MANAGERS,
     CollectiveManager,
@@ -28,6 +30,7 @@ from roost.engine.managers import (
     is_running,
 )
 from roost.engine.members import RayMembers, start_members
+from roost.engine.owners import Owner
 from roost.engine.position import Position
 from roost.engine.reservation import Reservation
 from roost.errors import ClusterError, Finding, ReservationError, nearest
@@ -235,6 +238,22 @@ class LiveCluster(Cluster):
         )
         self._actors.append(handle)
         return handle
+
+    # -- ports and locks --------------------------------------------------------------------------------
+
+    def lease_ports(
+        self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
+    ) -> PortLease:
+        self._check_open()
+        self.check_device(node_rank, None)
+        node, owner = self._live[node_rank], Owner(who=f"job {self.job!r}")
+        return lease_from(self.job, node.node_id, node.facts.ip, count, consecutive, owner, timeout)
+
+    def locks_on(self, node_rank: int) -> AgentLocks:
+        self._check_open()
+        node = self._live[node_rank]
+        here = ray.get_runtime_context().get_node_id() == node.node_id
+        return AgentLocks(self.job, node.node_id, str(self.nodes[node_rank]), here, driver=self.owner)
 
     # -- pools -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roost.engine.result import in_one_line
 from roost.errors import Finding, LaunchError, RoostError, WorkerDied, WorkerError
 from roost.rl.engine_group import RunningEngines
 from roost.rl.server_process import ServerFailed
@@ -10,15 +11,14 @@ from roost.rl.server_process import ServerFailed
 def engine_failed(group: RunningEngines, error: WorkerError) -> LaunchError:
     cause = error.__cause__
     if isinstance(cause, RoostError):
-        why = "; ".join(f"{one.what} ({one.why})" if one.why else one.what for one in cause.findings)
-        remedy = cause.findings[0].remedy
+        why, remedy = in_one_line(cause), cause.findings[0].remedy
     elif isinstance(error, WorkerDied) or cause is None:
         why, remedy = (
             error.findings[0].why,
             "its process ended while starting: the worker's log has the reason",
         )
     else:
-        why, remedy = f"{type(cause).__name__}: {cause}".replace("\n", " "), ""
+        why, remedy = in_one_line(cause), ""
     failed = ServerFailed(
         Finding(code="RE120", what=f"{_who(group, error.rank)} did not start", why=why[:600], remedy=remedy)
     )
