@@ -22,7 +22,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -m "not torch"
+	$(BIN)/python tests/everything.py
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest -m "not ray and not netns and not torch"

@@ -424,13 +424,3 @@ def test_five_components_on_one_accelerator(clusters: Clusters) -> None:
     assert {name: one["shares"] for name, one in manager.list_groups().items()} == {
         name: [0.2] for name in names
     }
-
-
-def test_twelve_accelerators_a_node_are_ordered_as_numbers(run: Callable[..., Any]) -> None:
-    """Pitfall: GPU "10" sorts before "2". And with another job on devices 0-3 of the first node."""
-    program = run("pooling", env={"RAY_ADDRESS": None})
-    said = program.answer(200)
-    assert program.end(60) == 0
-    first = [[0, str(device)] for device in range(12)]
-    assert said["alone"] == [first + [[1, str(device)] for device in range(6)]] * 2
-    assert said["beside another job"] == first[4:] + [[1, str(device)] for device in range(10)]

@@ -38,6 +38,16 @@ def test_the_pool_is_in_the_order_of_the_hosts(said: dict[str, Any]) -> None:
     assert said["order"] == [[node, str(device)] for node in range(3) for device in range(8)]
 
 
+def test_what_another_job_holds_is_passed_over(said: dict[str, Any]) -> None:
+    """It holds accelerators 0-3 of the second host."""
+    first = [[0, str(device)] for device in range(8)]
+    assert said["beside another job"] == [
+        *first,
+        *([1, str(device)] for device in range(4, 8)),
+        *([2, str(device)] for device in range(4)),
+    ]
+
+
 def test_every_engine_is_told_its_own_host(said: dict[str, Any]) -> None:
     """Pitfall: with actor 4 + rollout 12 GPUs at 4 per engine, one engine is given the wrong node's address."""
     assert [(one["host"], one["devices"]) for one in said["split"]] == [

@@ -22,14 +22,16 @@ def main(shape: str) -> None:
     with roost.embedded(shape) as address, roost.Cluster(num_nodes=2, address=address, timeout=60) as cluster:
         # The position at which a node was started outlives a restart; its id does not.
         started = {node["NodeID"]: node["Labels"]["roost-index"] for node in ray.nodes()}
-        strategy = roost.FlexiblePlacementStrategy([[1], [2]])
+        names = {rank: started[cluster.node(rank).node_id] for rank in range(2)}
+        pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=18, rollout_num_gpus=0))
+        said = {"ids": sorted(started), "pool": [(names[one.node], one.name) for one in pool.positions]}
+        pool.release()
+        strategy = roost.FlexiblePlacementStrategy([[1], [12]])
         group = Finder.create_group().launch(cluster, placement_strategy=strategy)
-        seats = [(started[node], told, devices) for node, told, devices in group.found().wait(timeout=60)]
-        group.shutdown()
-        cluster.reservation.release()
-        pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0))
-        order = [(started[cluster.node(one.node).node_id], one.name) for one in pool.positions]
-        say({"seats": seats, "ids": sorted(started), "pool": order})
+        said["seats"] = [
+            (started[node], told, devices) for node, told, devices in group.found().wait(timeout=60)
+        ]
+        say(said)
 
 
 main(*sys.argv[1:])
