@@ -1,4 +1,4 @@
-"""Runs all tests in two processes side by side: those of the engine, which mostly wait for Ray, and the rest.
+"""Runs all tests in two processes side by side: most of the engine's, which often wait for Ray, and the rest.
 
 python tests/everything.py [pytest options]
 """
@@ -11,10 +11,17 @@ import threading
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+# These start Rays of their own, so they may as well run beside the others.
+APART = [TESTS / "engine" / name for name in ("test_hosts.py", "test_restarts.py")]
 HALVES = {
-    "engine": [str(TESTS / "engine")],
-    "rest": [str(TESTS), f"--ignore={TESTS / 'engine'}"],
+    "engine": [path for path in sorted((TESTS / "engine").glob("test_*.py")) if path not in APART],
+    "rest": [
+        *(path for path in sorted(TESTS.glob("test_*.py"))),
+        *(path for path in sorted(TESTS.iterdir()) if path.is_dir() and any(path.glob("test_*.py"))),
+        *APART,
+    ],
 }
+HALVES["rest"].remove(TESTS / "engine")
 
 
 def passed_on(name: str, process: subprocess.Popen[str]) -> None:
@@ -27,7 +34,7 @@ def passed_on(name: str, process: subprocess.Popen[str]) -> None:
 def main(options: list[str]) -> int:
     running = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-m", "not torch", *where, *options],
+            [sys.executable, "-m", "pytest", "-m", "not torch", *map(str, where), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

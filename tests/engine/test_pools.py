@@ -164,39 +164,38 @@ def test_a_named_accelerator_that_something_else_holds_is_refused(
     """Another one is not a pool's business: what it names, it gets."""
     job = cluster
 
+    theirs = _device_of_a_server(job, foreign)
+    with pytest.raises(roost.ReservationError, match="not the planned ones"):
+        job.pool(Layout(actor_num_gpus_per_node=1, rollout_num_gpus=0, accelerators=theirs))
+    assert not _groups_of(job)
+
+
+def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
+    """Starts an actor outside roost on node 0, and says which accelerator Ray gave it."""
+
     class Server:
-        def ready(self) -> bool:
-            return True
+        def device(self) -> str:
+            return str(ray.get_gpu_ids()[0])
 
     node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
-    server = ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote()
-    foreign.append(server)
-    ray.get(server.ready.remote(), timeout=60)
-    with pytest.raises(roost.ReservationError, match="not the planned ones"):
-        job.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="0-1"))
-    assert not _groups_of(job)
+    foreign.append(ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote())
+    return str(ray.get(foreign[-1].device.remote(), timeout=60))
 
 
 def test_numbers_that_stand_for_another_accelerator_are_not_given_out_twice(
     clusters: Clusters, foreign: list[Any]
 ) -> None:
     job = clusters()
-
-    class Server:
-        def devices(self) -> list[str]:
-            return [str(number) for number in ray.get_gpu_ids()]
-
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
-    server = ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote()
-    assert ray.get(server.devices.remote(), timeout=60) == ["0"]
-    first = Reporter.create_group().launch(job, roost.FlexiblePlacementStrategy([[0]]), name="first")
-    ray.kill(server)
+    theirs = _device_of_a_server(job, foreign)
+    strategy = roost.FlexiblePlacementStrategy([[int(theirs)]])
+    first = Reporter.create_group().launch(job, strategy, name="first")
+    ray.kill(foreign.pop())
     with job.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0)) as pool:
         names = [one.name for one in pool.positions]
         seen = first.environment("CUDA_VISIBLE_DEVICES").wait(60)[0]["CUDA_VISIBLE_DEVICES"]
-        assert seen != "0"
+        assert seen != theirs
         assert sorted([seen, *names]) == ["0", "1", "2", "3"]
-        assert len({(0, 0), *places(pool.positions)}) == 4
+        assert len({(0, int(theirs)), *places(pool.positions)}) == 4
 
 
 def test_named_accelerators_with_gaps_are_one_bundle_a_node(
@@ -212,6 +211,13 @@ def test_named_accelerators_with_gaps_are_one_bundle_a_node(
         assert len(probes) == 2
     finally:
         groups.release()
+
+
+def test_named_accelerators_can_be_had_again_at_once(cluster: roost.Cluster) -> None:
+    layout = Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2")
+    for _ in range(5):
+        with cluster.pool(layout) as pool:
+            assert [one.name for one in pool.positions] == ["1", "2"]
 
 
 def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(clusters: Clusters) -> None:

@@ -68,6 +68,8 @@ class Reservation:
             if not missing:
                 return
             check_free(self.job, self.live, missing)
+            if exact:
+                self._settle(missing, min(deadline, time.monotonic() + SETTLING))
             ours = {rank: self._ours(rank) for rank in missing}
             group = take_exactly(self.job, self.live, missing, ours, deadline)
             self._keep(group, lambda: self._matched(group, missing, exact))
@@ -115,6 +117,15 @@ class Reservation:
                 raise ReservationError(*findings)
             if settled:
                 return counts
+            time.sleep(_POLL)
+
+    def _settle(self, nodes: Collection[int], deadline: float) -> None:
+        """Let Ray catch up: while something is still being given back, it grants other numbers."""
+        while time.monotonic() < deadline:
+            free, found = free_by_ray(self.live, nodes), holders(self.live, nodes, self.job)
+            held = {rank: sum(one.count for one in found if one.node == rank) for rank in nodes}
+            if all(self.live[rank].facts.accelerators.count - held[rank] <= free[rank] for rank in nodes):
+                return
             time.sleep(_POLL)
 
     # -- which ones they are -------------------------------------------------------------------------
