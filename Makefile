@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-torch lint bench clean
+.PHONY: demo test test-slow test-fast test-torch lint bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,10 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python tests/everything.py
+
+# A few that start several Rays of their own, one after the other.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest -m "not ray and not netns and not torch"

@@ -1,4 +1,4 @@
-"""Runs all tests in two processes side by side: most of the engine's, which often wait for Ray, and the rest.
+"""Runs the tests in two processes side by side: most of the engine's, which often wait for Ray, and the rest.
 
 python tests/everything.py [pytest options]
 """
@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# These start Rays of their own, so they may as well run beside the others.
-APART = [TESTS / "engine" / name for name in ("test_hosts.py", "test_restarts.py")]
+# It has hosts of its own, so it may as well run beside the others.
+APART = [TESTS / "engine" / "test_hosts.py"]
 HALVES = {
     "engine": [path for path in sorted((TESTS / "engine").glob("test_*.py")) if path not in APART],
     "rest": [
@@ -34,7 +34,7 @@ def passed_on(name: str, process: subprocess.Popen[str]) -> None:
 def main(options: list[str]) -> int:
     running = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-m", "not torch", *map(str, where), *options],
+            [sys.executable, "-m", "pytest", "-m", "not torch and not slow", *map(str, where), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -229,6 +229,7 @@ def test_an_address_where_nothing_is(run: Run) -> None:
     assert "cannot connect to Ray at 127.0.0.3:1" in said["error"]
 
 
+@pytest.mark.slow
 def test_a_program_that_uses_ray_itself(run: Run) -> None:
     """Pitfall: attaching to whatever Ray is on the machine. Roost's own is ended, the program's is not."""
     job = new_job("connecting")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from running import Program
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 def test_nvidia_amd_and_ascend_each_by_their_own_variable() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from running import Program, new_job
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 def test_they_answer_what_their_documents_promise(run: Callable[..., Program]) -> None:

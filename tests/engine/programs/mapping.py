@@ -18,20 +18,24 @@ class Finder(roost.Worker):
         return node, os.environ["CLUSTER_NODE_RANK"], os.environ["CUDA_VISIBLE_DEVICES"]
 
 
-def main(shape: str) -> None:
-    with roost.embedded(shape) as address, roost.Cluster(num_nodes=2, address=address, timeout=60) as cluster:
+def one_job(address: str, number: int) -> dict[str, object]:
+    with roost.Cluster(num_nodes=2, address=address, timeout=60, job=f"mapping-{number}") as cluster:
         # The position at which a node was started outlives a restart; its id does not.
         started = {node["NodeID"]: node["Labels"]["roost-index"] for node in ray.nodes()}
         names = {rank: started[cluster.node(rank).node_id] for rank in range(2)}
         pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=18, rollout_num_gpus=0))
-        said = {"ids": sorted(started), "pool": [(names[one.node], one.name) for one in pool.positions]}
+        order = [(names[one.node], one.name) for one in pool.positions]
         pool.release()
-        strategy = roost.FlexiblePlacementStrategy([[1], [12]])
-        group = Finder.create_group().launch(cluster, placement_strategy=strategy)
-        said["seats"] = [
-            (started[node], told, devices) for node, told, devices in group.found().wait(timeout=60)
-        ]
-        say(said)
+        group = Finder.create_group().launch(cluster, roost.FlexiblePlacementStrategy([[1], [12]]))
+        found = group.found().wait(timeout=60)
+        seats = [(started[node], told, devices) for node, told, devices in found]
+        return {"ids": sorted(started), "pool": order, "seats": seats}
+
+
+def main(shape: str, jobs: str) -> None:
+    """One Ray, and several jobs on it, one after the other."""
+    with roost.embedded(shape) as address:
+        say([one_job(address, number) for number in range(int(jobs))])
 
 
 main(*sys.argv[1:])
