@@ -597,3 +597,12 @@ def test_model_parallel_placement_takes_no_layout() -> None:
     kind = roost.ModelParallelComponentPlacement
     with pytest.raises(roost.PlacementError, match="does not take a layout"):
         roost.plan(Layout(colocate=True), Inventory.parse("1x8"), placement=kind)
+
+
+def test_flags_that_cannot_be_resolved_are_refused_in_words() -> None:
+    flags = OmegaConf.create({"actor_num_gpus_per_node": "${nowhere}", "rollout_num_gpus": 0})
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Layout.from_args(flags)
+    assert caught.value.codes == ("RC006",)
+    assert "the layout cannot be resolved" in str(caught.value)
+    assert "nowhere" in str(caught.value)

@@ -6,7 +6,7 @@ It comes from a file, a dict or an OmegaConf `DictConfig`, with `key=value` over
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -63,6 +63,22 @@ class Document:
             written = where.excerpt[where.column - 1 :][: where.length]
             where = where if "${" in written else where.part(*part)  # what it resolved to is not there
         return Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where)
+
+    def findings_in(
+        self, path: Path, subject: str, problems: Iterable[tuple[Finding, int, int]]
+    ) -> list[Finding]:
+        """Problems of the text at this path, each with where in the text it starts and how long it is."""
+        return [
+            self.finding(
+                problem.code,
+                f"{subject}: {problem.what}",
+                path,
+                why=problem.why,
+                remedy=problem.remedy,
+                part=(start, length),
+            )
+            for problem, start, length in problems
+        ]
 
 
 def load(source: Any, overrides: Sequence[str] = ()) -> Document:

@@ -267,19 +267,5 @@ def _spec(text: str, key: str, document: Document, path: Path, findings: list[Fi
     try:
         return parse_ranks(text)
     except RankSyntaxError as error:
-        findings += place_problems(error, key, document, path)
+        findings += document.findings_in(path, key, error.problems)
         return None
-
-
-def place_problems(error: RankSyntaxError, subject: str, document: Document, path: Path) -> list[Finding]:
-    return [
-        document.finding(
-            problem.code,
-            f"{subject}: {problem.what}",
-            path,
-            why=problem.why,
-            remedy=problem.remedy,
-            part=(start, length),
-        )
-        for problem, start, length in error.problems
-    ]

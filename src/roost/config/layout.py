@@ -18,7 +18,7 @@ from roost.config.engines import EngineGroup, EngineSlice, Server, component_nam
 from roost.config.labels import split_labels
 from roost.config.layout_checks import critic_problems, layout_problems
 from roost.config.layout_schema import LayoutConfig
-from roost.config.plain import plain_mapping
+from roost.config.plain import plain_mapping, resolved
 from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Path, error_for
 
@@ -104,10 +104,7 @@ class Layout:
 
         Flags that are not a layout's are left alone; None counts as not given.
         """
-        if type(args).__module__.startswith("omegaconf"):
-            from omegaconf import OmegaConf
-
-            args = OmegaConf.to_container(args, resolve=True)
+        args = resolved(args, "the layout")
         flags = args if isinstance(args, Mapping) else _Attributes(args)
         given: dict[str, Any] = {
             one.name: flags.get(one.name) for one in fields(cls) if flags.get(one.name) is not None

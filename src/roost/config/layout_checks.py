@@ -109,17 +109,7 @@ def _accelerators(layout: Layout, document: Document, path: Path) -> list[Findin
     try:
         parse_ranks(text)
     except RankSyntaxError as error:
-        return [
-            document.finding(
-                problem.code,
-                f"accelerators: {problem.what}",
-                here,
-                why=problem.why,
-                remedy=problem.remedy,
-                part=(start, length),
-            )
-            for problem, start, length in error.problems
-        ]
+        return document.findings_in(here, "accelerators", error.problems)
     return []
 
 

@@ -54,6 +54,27 @@ def plain_mapping(
     }
 
 
+def resolved(config: Any, subject: str, path: Path = ()) -> Any:
+    """A part of an OmegaConf config refers to the rest of it, which only OmegaConf knows; others stay."""
+    if not type(config).__module__.startswith("omegaconf"):
+        return config
+    from omegaconf import OmegaConf
+
+    try:
+        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except Exception as error:  # whatever a resolver raises, it is the configuration that is wrong
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigurationError(
+            Finding(
+                code="RC006",
+                what=f"{subject} cannot be resolved",
+                why=reason[:300],
+                remedy="define what it refers to, or write the value",
+                path=path,
+            )
+        ) from None
+
+
 def _key(key: Any, path: Path) -> str:
     if isinstance(key, str):
         return str(key)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from roost.config.document import Document, load
+from roost.config.plain import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ClusterError, ConfigurationError, Finding, error_for, render
 from roost.inventory.inventory import Inventory
@@ -197,7 +198,8 @@ class Cluster:
         `layout` is a `Layout`, an `argparse.Namespace` or mapping with its flags, or a job whose `cluster`
         section has one.
         """
-        from roost.engine.pool import layout_of, open_pool
+        from roost.config.layout_source import layout_of
+        from roost.engine.pool import open_pool
 
         self._check_open()
         return open_pool(self, layout_of(layout), timeout)
@@ -256,7 +258,11 @@ def check_num_nodes(num_nodes: Any) -> int | None:
 
 def read_cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
     """`cfg.cluster`, or a whole config that has one."""
-    document = load(cluster_cfg if _is_whole(cluster_cfg) else {"cluster": plain_section(cluster_cfg)})
+    document = load(
+        cluster_cfg
+        if _is_whole(cluster_cfg)
+        else {"cluster": resolved(cluster_cfg, "the `cluster` section", ("cluster",))}
+    )
     section = document.data.get("cluster")
     config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
     if config is None:
@@ -268,27 +274,6 @@ def read_cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
 
 def _is_whole(config: Any) -> bool:
     return not isinstance(config, Mapping) or "cluster" in config
-
-
-def plain_section(section: Any) -> Any:
-    """A part of an OmegaConf config refers to the rest of it, which only OmegaConf knows."""
-    if not type(section).__module__.startswith("omegaconf"):
-        return section
-    from omegaconf import OmegaConf
-
-    try:
-        return OmegaConf.to_container(section, resolve=True, throw_on_missing=True)
-    except Exception as error:  # whatever a resolver raises, it is the configuration that is wrong
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigurationError(
-            Finding(
-                code="RC006",
-                what="the `cluster` section cannot be resolved",
-                why=reason[:300],
-                remedy="define what it refers to, or write the value",
-                path=("cluster",),
-            )
-        ) from None
 
 
 def with_groups(inventory: Inventory, config: ClusterConfig | None, document: Document | None) -> Inventory:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from roost.config.job import read_job
 from roost.config.layout import Layout
 from roost.config.ranks import ranges
-from roost.engine.cluster import Cluster, plain_section
+from roost.engine.cluster import Cluster
 from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
 from roost.engine.position import Position
 from roost.engine.result import seconds
 from roost.errors import (
     ClusterError,
-    ConfigurationError,
     Finding,
     PlacementError,
     RoostError,
-    error_for,
     nearest,
 )
 from roost.inventory.resources import Resources
@@ -120,40 +115,6 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def layout_of(source: Any) -> Layout:
-    """A layout from whatever describes one."""
-    if isinstance(source, Layout):
-        return source
-    if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
-        source = {"cluster": plain_section(source)}  # `cfg.cluster`, as `Cluster` takes it too
-    is_job = isinstance(source, (str, os.PathLike)) or (isinstance(source, Mapping) and "cluster" in source)
-    if source is None or isinstance(source, (int, float, bytes, list, tuple, set)):
-        raise ConfigurationError(
-            Finding(
-                code="RC103",
-                what=f"{source!r} is not a layout"[:200],
-                remedy="pass a Layout, parsed flags, or a job whose `cluster` section has a `layout`",
-            )
-        )
-    if not is_job:
-        return Layout.from_args(source)
-    job, findings = read_job(source)
-    if any(finding.severity == "error" for finding in findings):
-        raise error_for(findings)
-    if job.layout is None:
-        raise ConfigurationError(
-            job.document.finding(
-                "RC102",
-                "the job has no layout",
-                ("cluster", "layout"),
-                key=True,
-                remedy="write one under `cluster`, or launch its components by their placements",
-            )
-        )
-    own = {name: share for name, share in job.layout.shares.items() if name in job.layout.roles}
-    return replace(job.layout, shares=own)
 
 
 def open_pool(cluster: Cluster, layout: Layout, timeout: float) -> Pool:

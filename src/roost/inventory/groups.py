@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.job import RESERVED_LABELS, place_problems
+from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
 from roost.errors import Finding, Path, looks_secret, shown
@@ -142,7 +142,7 @@ class _Reader:
             try:
                 pieces = parse_node_ranks(item)
             except RankSyntaxError as error:
-                self.findings += place_problems(error, subject, self.document, here)
+                self.findings += self.document.findings_in(here, subject, error.problems)
                 return None
             if pieces is None:
                 known = self.num_nodes is not None and self._spend(self.num_nodes, subject, here)

@@ -10,15 +10,12 @@ from roost.rl.server_process import ServerFailed
 
 def engine_failed(group: RunningEngines, error: WorkerError) -> LaunchError:
     cause = error.__cause__
-    if isinstance(cause, RoostError):
-        why, remedy = in_one_line(cause), cause.findings[0].remedy
-    elif isinstance(error, WorkerDied) or cause is None:
-        why, remedy = (
-            error.findings[0].why,
-            "its process ended while starting: the worker's log has the reason",
-        )
+    remedy = cause.findings[0].remedy if isinstance(cause, RoostError) else ""
+    if isinstance(error, WorkerDied) or cause is None:
+        why = error.findings[0].why
+        remedy = "its process ended while starting: the worker's log has the reason"
     else:
-        why, remedy = in_one_line(cause), ""
+        why = in_one_line(cause)
     failed = ServerFailed(
         Finding(code="RE120", what=f"{_who(group, error.rank)} did not start", why=why[:600], remedy=remedy)
     )
