@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import roost
 from roost.inventory.resources import ACCELERATOR
+from roost.views.components import each_holds, places
 from roost.views.look import KEEP, Look, letters
 from roost.views.map import node_map
 from roost.views.seats import seats
-from roost.views.table import each_holds, places
 
 NAMES = st.lists(st.text("abzAZ019._-", min_size=1, max_size=6), unique=True, max_size=120)
 

@@ -1,153 +1,42 @@
-"""The map: a row for each node, a cell for each accelerator, and who sits there.
+"""The map in a terminal: a row for each node, a cell for each accelerator, and who sits there.
 
-Nodes whose rows would look the same become one row. Cells show process ranks where that fits, else letters;
-where not even letters fit side by side, they become runs such as `0-7 AR  8-15 I`.
+Cells show process ranks where that fits, else letters; where not even letters fit side by side, they become
+runs such as `0-7 AR  8-15 I`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from roost.inventory.resources import ACCELERATOR
-from roost.planning.checks import ranges
-from roost.planning.plan import Device, Plan
-from roost.views.look import KEEP, Fragments, Look, printable
-from roost.views.seats import NodeSeats, Seats, Unit, ranks_on_devices
+from roost.planning.plan import Plan
+from roost.views.look import KEEP, Fragments, Look
+from roost.views.rows import NodeRows, Row, bounded, left_out_note
+from roost.views.seats import Seats
 
 FEW_NODES = 8  # up to here process ranks are worth showing
-FEW_UNITS = 4  # robots of a node listed one by one
 MAX_ROWS = 24
-_TAIL = 4  # of these rows, how many come from the end
 MAX_RUNS = 24
 _GAP = 2
 _LEAST_BESIDE = 20  # the last column may wrap, down to this width
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One node, or several in a row that look the same."""
-
-    first: NodeSeats
-    last: NodeSeats
-    cells: tuple[Fragments, ...]
-    beside: tuple[Fragments, ...]  # what sits on the node besides its accelerators
-
-    @property
-    def nodes(self) -> str:
-        first, last = self.first.node.rank, self.last.node.rank
-        return str(first) if first == last else f"{first}-{last} x{last - first + 1}"
-
-    @property
-    def host(self) -> str:
-        node = self.first.node
-        name = printable(node.ip or node.hostname)
-        return f"{name}.." if name and self.last is not self.first else name
-
-    @property
-    def model(self) -> str:
-        held = self.first.node.accelerators
-        return printable(held.model or held.type) if held.count else "-"
-
-
 def node_map(plan: Plan, seats: Seats, look: Look, width: int, show_all: bool = False) -> tuple[Table, str]:
     """The map, and a note on what it leaves out."""
-    drawing = _Drawing(plan, seats, look)
-    rows, grid = drawing.rows(with_ranks=False), True
-    if drawing.ranks:
-        detailed = drawing.rows(with_ranks=True)
+    found = NodeRows(plan, seats, look, FEW_NODES)
+    rows, grid = found.drawn(with_ranks=False), True
+    if found.ranks:
+        detailed = found.drawn(with_ranks=True)
         if _fits(detailed, width, _cell_width(detailed)):
             rows = detailed
     if not _fits(rows, width, _cell_width(rows)):
         grid = False
-    shown, left_out = _bounded(rows, show_all)
-    table = _table(shown, look, grid)
-    if not left_out:
-        return table, ""
-    nodes = f"nodes {left_out[0].first.node.rank}-{left_out[-1].last.node.rank}"
-    return table, f"{len(left_out)} rows left out ({nodes}); --all shows them"
-
-
-class _Drawing:
-    def __init__(self, plan: Plan, seats: Seats, look: Look) -> None:
-        self.seats, self.look = seats, look
-        few = len(seats.nodes) <= FEW_NODES
-        self.ranks = ranks_on_devices(plan) if few else {}
-        types = {label: group.hardware_type for label, group in plan.inventory.groups.items()}
-        kinds = [kind for kind in types.values() if kind]
-        self.ambiguous = {kind for kind in kinds if kinds.count(kind) > 1}
-        self._letters: dict[int, Fragments] = {}
-
-    def rows(self, with_ranks: bool) -> list[Row]:
-        rows: list[Row] = []
-        for seats in self.seats.nodes:
-            cells = tuple(
-                self._with_ranks(Device(seats.node.rank, ACCELERATOR, "", index))
-                if with_ranks
-                else self._in_letters(mask)
-                for index, mask in enumerate(seats.accelerators)
-            )
-            row = Row(seats, seats, cells, self._beside(seats))
-            if rows and _alike(rows[-1], row):
-                row = Row(rows.pop().first, seats, cells, row.beside)
-            rows.append(row)
-        return rows
-
-    def _in_letters(self, mask: int) -> Fragments:
-        if mask not in self._letters:
-            found = tuple((self.look.letters[name], name) for name in self.seats.names_in(mask))
-            self._letters[mask] = found or ((self.look.idle, ""),)
-        return self._letters[mask]
-
-    def _with_ranks(self, device: Device) -> Fragments:
-        pieces: list[tuple[str, str]] = []
-        for name, ranks in self.ranks.get(device, {}).items():
-            pieces += [(" ", ""), (self.look.letters[name] + ranges(ranks), name)]
-        return tuple(pieces[1:]) or ((self.look.idle, ""),)
-
-    def _beside(self, seats: NodeSeats) -> tuple[Fragments, ...]:
-        found: list[Fragments] = []
-        detailed = bool(self.ranks) and len(seats.hardware) <= FEW_UNITS
-        if detailed:
-            for unit, _ in seats.hardware:
-                device = Device(seats.node.rank, unit.type, unit.group, unit.number)
-                found.append(
-                    ((f"{self._name(unit)}{KEEP}{unit.number}:{KEEP}", ""), *self._with_ranks(device))
-                )
-        else:
-            for (name, mask), run in groupby(
-                seats.hardware, key=lambda entry: (self._name(entry[0]), entry[1])
-            ):
-                numbers = ranges(unit.number for unit, _ in run)
-                found.append(((f"{name}{KEEP}{numbers}:{KEEP}", ""), *self._in_letters(mask)))
-        for bit, count in seats.bare:
-            name = self.seats.names[bit]
-            found.append(((name, name), (f"{KEEP}x{count}", "")))
-        return tuple(found)
-
-    def _name(self, unit: Unit) -> str:
-        kind = printable(unit.type)
-        return f"{unit.group}{KEEP}{kind}" if unit.type in self.ambiguous else kind
-
-
-def _alike(one: Row, other: Row) -> bool:
-    return one.cells == other.cells and one.beside == other.beside and one.model == other.model
-
-
-def _bounded(rows: list[Row], show_all: bool) -> tuple[list[Row | None], list[Row]]:
-    """The rows to show, None where some are left out, and those."""
-    if show_all or len(rows) <= MAX_ROWS:
-        return list(rows), []
-    head = MAX_ROWS - _TAIL
-    return [*rows[:head], None, *rows[-_TAIL:]], rows[head:-_TAIL]
-
-
-# -- drawing ---------------------------------------------------------------------------------------------
+    shown, left_out = bounded(rows, None if show_all else MAX_ROWS)
+    return _table(shown, look, grid), left_out_note(left_out)
 
 
 def _width(fragments: Fragments) -> int:

@@ -1,0 +1,118 @@
+"""What is said of each component: how many processes, what each holds, where they sit, with whom they share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from roost.inventory.resources import ACCELERATOR
+from roost.planning.plan import ComponentPlan, Plan
+from roost.views.seats import Seats
+
+MAX_LINES = 4  # of the places of one component
+MAX_NAMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentRow:
+    name: str
+    groups: str
+    processes: str
+    holds: str
+    places: tuple[str, ...]
+    share: str  # of each accelerator it holds
+    shares_with: str
+
+
+def component_rows(plan: Plan, seats: Seats, show_all: bool = False) -> list[ComponentRow]:
+    shares = seats.shares(plan.shares)
+    return [_row(plan, component, seats, shares, show_all) for component in plan.components.values()]
+
+
+def any_charged(rows: Iterable[ComponentRow]) -> bool:
+    """Whether the shares are worth a column: some component has less than all of an accelerator."""
+    return any(row.share not in ("", "1") for row in rows)
+
+
+def _row(
+    plan: Plan,
+    component: ComponentPlan,
+    seats: Seats,
+    shares: dict[str, tuple[float, float]],
+    show_all: bool,
+) -> ComponentRow:
+    return ComponentRow(
+        name=component.name,
+        groups=", ".join(component.node_groups) or "cluster",
+        processes=f"{component.world_size:,}",
+        holds=each_holds(plan, component),
+        places=tuple(listed(list(places(component)), MAX_LINES, show_all, "... {} more")),
+        share=_part(shares[component.name]) if component.name in shares else "",
+        shares_with=", ".join(listed(seats.neighbours[component.name], MAX_NAMES, show_all, "{} more")),
+    )
+
+
+def listed(items: list[str], limit: int, show_all: bool, more: str) -> list[str]:
+    if show_all or len(items) <= limit:
+        return items
+    return [*items[: limit - 1], more.format(len(items) - limit + 1)]
+
+
+def each_holds(plan: Plan, component: ComponentPlan) -> str:
+    """`2 accelerators`, `1 Franka`, or how many processes share one: `4 per accelerator`, `101 per node`."""
+    groups = plan.inventory.groups
+    sitting: Counter[tuple[int, str, int]] = Counter()
+    widths, kinds = set(), set()
+    for place in component.members:
+        group = groups.get(place.node_group_label)
+        held = place.hardware
+        kinds.add(((group and group.hardware_type) or ACCELERATOR) if held else "node")
+        widths.add(len(held) or 1)
+        sitting[place.cluster_node_rank, place.node_group_label, held[0] if held else -1] += 1
+    noun = kinds.pop() if len(kinds) == 1 else "resource"
+    most = max(sitting.values())
+    if most > 1:
+        text = f"{_span(sitting.values())} per {noun}"
+        return text if max(widths) == 1 else f"{_span(widths)} {noun}s, some shared"
+    return f"{_span(widths)} {noun}{'s' * (max(widths) > 1)}"
+
+
+def _part(share: tuple[float, float]) -> str:
+    """`0.8`, or `0.2-1`."""
+    least, most = share
+    return f"{least:g}" if least == most else f"{least:g}-{most:g}"
+
+
+def _span(numbers: Iterable[int]) -> str:
+    found = set(numbers)
+    return str(min(found)) if len(found) == 1 else f"{min(found)}-{max(found)}"
+
+
+def places(component: ComponentPlan) -> Iterator[str]:
+    """`0-31 on nodes 0-3, 8 each`: process ranks by runs of nodes that hold equally many."""
+    runs: list[list[int]] = []  # first node, last node, first rank, processes on each node
+    for node, first, count in _by_node(component):
+        if runs and runs[-1][1] == node - 1 and runs[-1][3] == count:
+            runs[-1][1] = node
+        else:
+            runs.append([node, node, first, count])
+    for first_node, last_node, first, count in runs:
+        nodes = last_node - first_node + 1
+        last = first + nodes * count - 1
+        ranks = str(first) if first == last else f"{first}-{last}"
+        if nodes == 1:
+            yield f"{ranks} on node {first_node}"
+        else:
+            yield f"{ranks} on nodes {first_node}-{last_node}, {count} each"
+
+
+def _by_node(component: ComponentPlan) -> Iterator[tuple[int, int, int]]:
+    """Node, first process rank and number of processes, for each stretch on one node."""
+    node, first = -1, 0
+    for place in component.members:
+        if place.cluster_node_rank != node:
+            if place.rank:
+                yield node, first, place.rank - first
+            node, first = place.cluster_node_rank, place.rank
+    yield node, first, component.world_size - first

@@ -1,0 +1,124 @@
+"""What a picture of the nodes shows: a row for each, and nodes whose rows would look the same as one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from roost.inventory.resources import ACCELERATOR
+from roost.planning.checks import ranges
+from roost.planning.plan import Device, Plan
+from roost.views.look import KEEP, Fragments, Look, printable
+from roost.views.seats import NodeSeats, Seats, Unit, ranks_on_devices
+
+FEW_UNITS = 4  # robots of a node listed one by one
+_TAIL = 4  # of the rows of a long map, how many come from the end
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One node, or several in a row that look the same."""
+
+    first: NodeSeats
+    last: NodeSeats
+    cells: tuple[Fragments, ...]
+    beside: tuple[Fragments, ...]  # what sits on the node besides its accelerators
+
+    @property
+    def nodes(self) -> str:
+        first, last = self.first.node.rank, self.last.node.rank
+        return str(first) if first == last else f"{first}-{last} x{last - first + 1}"
+
+    @property
+    def host(self) -> str:
+        node = self.first.node
+        name = printable(node.ip or node.hostname)
+        return f"{name}.." if name and self.last is not self.first else name
+
+    @property
+    def model(self) -> str:
+        held = self.first.node.accelerators
+        return printable(held.model or held.type) if held.count else "-"
+
+
+class NodeRows:
+    """The rows of a plan. Process ranks are known where there are few nodes."""
+
+    def __init__(self, plan: Plan, seats: Seats, look: Look, few_nodes: int) -> None:
+        self.seats, self.look = seats, look
+        few = len(seats.nodes) <= few_nodes
+        self.ranks = ranks_on_devices(plan) if few else {}
+        types = {label: group.hardware_type for label, group in plan.inventory.groups.items()}
+        kinds = [kind for kind in types.values() if kind]
+        self.ambiguous = {kind for kind in kinds if kinds.count(kind) > 1}
+        self._letters: dict[int, Fragments] = {}
+
+    def drawn(self, with_ranks: bool) -> list[Row]:
+        rows: list[Row] = []
+        for seats in self.seats.nodes:
+            cells = tuple(
+                self._with_ranks(Device(seats.node.rank, ACCELERATOR, "", index))
+                if with_ranks
+                else self._in_letters(mask)
+                for index, mask in enumerate(seats.accelerators)
+            )
+            row = Row(seats, seats, cells, self._beside(seats))
+            if rows and _alike(rows[-1], row):
+                row = Row(rows.pop().first, seats, cells, row.beside)
+            rows.append(row)
+        return rows
+
+    def _in_letters(self, mask: int) -> Fragments:
+        if mask not in self._letters:
+            found = tuple((self.look.letters[name], name) for name in self.seats.names_in(mask))
+            self._letters[mask] = found or ((self.look.idle, ""),)
+        return self._letters[mask]
+
+    def _with_ranks(self, device: Device) -> Fragments:
+        pieces: list[tuple[str, str]] = []
+        for name, ranks in self.ranks.get(device, {}).items():
+            pieces += [(" ", ""), (self.look.letters[name] + ranges(ranks), name)]
+        return tuple(pieces[1:]) or ((self.look.idle, ""),)
+
+    def _beside(self, seats: NodeSeats) -> tuple[Fragments, ...]:
+        found: list[Fragments] = []
+        detailed = bool(self.ranks) and len(seats.hardware) <= FEW_UNITS
+        if detailed:
+            for unit, _ in seats.hardware:
+                device = Device(seats.node.rank, unit.type, unit.group, unit.number)
+                found.append(
+                    ((f"{self._name(unit)}{KEEP}{unit.number}:{KEEP}", ""), *self._with_ranks(device))
+                )
+        else:
+            for (name, mask), run in groupby(
+                seats.hardware, key=lambda entry: (self._name(entry[0]), entry[1])
+            ):
+                numbers = ranges(unit.number for unit, _ in run)
+                found.append(((f"{name}{KEEP}{numbers}:{KEEP}", ""), *self._in_letters(mask)))
+        for bit, count in seats.bare:
+            name = self.seats.names[bit]
+            found.append(((name, name), (f"{KEEP}x{count}", "")))
+        return tuple(found)
+
+    def _name(self, unit: Unit) -> str:
+        kind = printable(unit.type)
+        return f"{unit.group}{KEEP}{kind}" if unit.type in self.ambiguous else kind
+
+
+def _alike(one: Row, other: Row) -> bool:
+    return one.cells == other.cells and one.beside == other.beside and one.model == other.model
+
+
+def bounded(rows: list[Row], most: int | None) -> tuple[list[Row | None], list[Row]]:
+    """The rows to show, None where some are left out, and those."""
+    if most is None or len(rows) <= most:
+        return list(rows), []
+    head = most - _TAIL
+    return [*rows[:head], None, *rows[-_TAIL:]], rows[head:-_TAIL]
+
+
+def left_out_note(left_out: list[Row]) -> str:
+    if not left_out:
+        return ""
+    nodes = f"nodes {left_out[0].first.node.rank}-{left_out[-1].last.node.rank}"
+    return f"{len(left_out)} rows left out ({nodes}); --all shows them"
