@@ -80,8 +80,9 @@ CODES: dict[str, Code] = {
     "RM103": Code("actor and rollout overlap in part", "fit"),
     "RM104": Code("parallel sizes that do not fit"),
     "RM105": Code("inference where it cannot be"),
-    # RS1xx: saved plans
+    # RS1xx: saved plans and other files written
     "RS101": Code("a saved plan that cannot be used"),
+    "RS102": Code("a file that cannot be written"),
     # RE1xx: the live cluster
     "RE101": Code("the cluster cannot be reached", "run"),
     "RE102": Code("an unsupported Ray", "run"),
@@ -115,6 +116,7 @@ CODES: dict[str, Code] = {
     "RW201": Code("a cluster on the network without authentication", "advice"),
     "RW202": Code("other accelerators granted than planned", "advice"),
     "RW203": Code("more nodes than the job asks for", "advice"),
+    "RW204": Code("accelerators others hold at the moment", "advice"),
 }
 
 

@@ -22,7 +22,7 @@ from roost.errors import Finding
         (["plna"], "Did you mean 'plan'?"),
         (["fly"], "There are: plan, validate, embedded."),
         (["plan"], "Missing argument 'CONFIG'"),
-        (["plan", "job.yaml"], "which cluster? Say it with --on 2x8, or with --inventory FILE."),
+        (["plan", "job.yaml"], "which cluster? Say it with --on 2x8, with --inventory FILE, or with --live."),
         (["plan", "job.yaml", "cluster.num_nodes=3"], "--on 3x8"),
         (["plan", "job.yaml", "4x8"], "Did you mean --on 4x8?"),
         (["plan", "job.yaml", "other.yaml", "--on", "2x8"], "'other.yaml' is not an override"),

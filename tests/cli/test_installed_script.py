@@ -44,14 +44,21 @@ def test_the_block_works(environment: dict[str, str]) -> None:
 
 
 def test_plan_and_validate_need_no_ray(environment: dict[str, str]) -> None:
-    done = run(environment, "plan", "job.yaml", "--on", "512x8", "-o", "plan.json", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    files = ("-o", "plan.json", "--svg", "plan.svg", "--html", "plan.html")
+    done = run(environment, "plan", "job.yaml", "--on", "512x8", *files, "--json")
+    assert (done.returncode, done.stderr) == (0, "".join(f"saved to {name}\n" for name in files[1::2]))
     printed = json.loads(done.stdout)
     shares = {name: part.pop("share") for name, part in printed["components"].items()}
     assert shares == {"actor": [0.8, 0.8], "rollout": [0.2, 0.2]}
     assert printed == json.loads((Path(environment["PYTHONPATH"]) / "plan.json").read_text())
     done = run(environment, "validate", "job.yaml")
     assert (done.returncode, done.stdout) == (0, "job.yaml: fine\n")
+
+
+def test_a_live_cluster_needs_ray(environment: dict[str, str]) -> None:
+    done = run(environment, "plan", "job.yaml", "--live")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error[RE102]: Ray is not installed here\n")
 
 
 def test_a_reader_that_stops_early_is_no_error(environment: dict[str, str]) -> None:

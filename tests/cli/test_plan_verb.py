@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import roost
+from roost.views.page import render_page
+from roost.views.svg import render_svg
 from roost.views.terminal import render_plan
 
 
@@ -59,10 +61,53 @@ def test_a_saved_plan_comes_back_the_same(cli: Any) -> None:
     assert stat.S_IMODE(Path("plan.json").stat().st_mode) == 0o600
 
 
-def test_a_plan_that_cannot_be_saved(cli: Any) -> None:
-    done = cli("plan", "job.yaml", "--on", "2x8", "-o", "missing/plan.json")
+def test_a_picture_and_a_page_are_saved_beside_it(cli: Any) -> None:
+    done = cli(
+        "plan", "job.yaml", "--on", "2x8", "-o", "plan.json", "--svg", "plan.svg", "--html", "plan.html"
+    )
+    assert (done.code, done.err) == (0, "saved to plan.json\nsaved to plan.svg\nsaved to plan.html\n")
+    plan = roost.load_plan("plan.json")
+    assert Path("plan.svg").read_text() == render_svg(plan)
+    assert Path("plan.html").read_text() == render_page(plan)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in Path().glob("plan.*")} == {0o600}
+
+
+@pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
+def test_a_file_that_cannot_be_written(cli: Any, option: str) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", option, "missing/plan")
     assert (done.code, done.out) == (1, "")
-    assert "missing/plan.json: cannot be written" in done.err
+    assert "error[RS102]: missing/plan: cannot be written" in done.err
+
+
+def test_two_files_of_one_name(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", "--svg", "plan", "--html", "./plan")
+    assert (done.code, done.out) == (2, "")
+    assert "give each another name" in done.err
+    assert not Path("plan").exists()
+
+
+@pytest.mark.parametrize("more", [("--inventory", "cluster.yaml"), ("--live",)])
+def test_two_clusters_at_once(cli: Any, more: tuple[str, ...]) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", *more)
+    assert (done.code, done.out) == (2, "")
+    assert f"--on and {more[0]} each describe the cluster" in done.err
+
+
+def test_no_live_cluster(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    done = cli("plan", "job.yaml", "--live", "--json")
+    assert done.code == 4
+    assert [finding["code"] for finding in done.data["findings"]] == ["RE101"]
+    assert "cannot connect to Ray at 127.0.0.1:1" in done.err
+
+
+def test_a_job_that_is_wrong_is_told_before_any_cluster_is_asked(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    done = cli("plan", "job.yaml", "cluster.num_nodes=many", "--live")
+    assert done.code == 1
+    assert done.err.startswith("error[RC103]")
 
 
 def test_overrides_set_add_and_delete(cli: Any) -> None:

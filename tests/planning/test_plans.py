@@ -194,7 +194,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     for target in (tmp_path / "no" / "plan.json", tmp_path / "taken", tmp_path / "nul\0name"):
         with pytest.raises(roost.ConfigurationError) as caught:
             save_plan(planned("0"), target)
-        assert caught.value.codes == ("RS101",)
+        assert caught.value.codes == ("RS102",)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 

@@ -36,9 +36,7 @@ def guarded(run: Callable[[], object]) -> int:
         return code if isinstance(code, int) else FINE
     except RoostError as error:
         tell_findings(error.findings)
-        if isinstance(error, ClusterError) and not isinstance(error, ReservationError):
-            return UNREACHABLE
-        return FAILED if isinstance(error, (LaunchError, WorkerError)) else code_for(error.findings)
+        return code_of(error)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -48,12 +46,24 @@ def guarded(run: Callable[[], object]) -> int:
         tell("interrupted")
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "ray":
+            missing = Finding(
+                code="RE102", what="Ray is not installed here", remedy="pip install 'ray[default]>=2.49'"
+            )
+            tell_findings([missing])
+            return UNREACHABLE
         tell(f"roost has a bug: {type(error).__name__} in {_place(error)}")
         if os.environ.get("ROOST_DEBUG") == "1":
             tell("".join(traceback.format_exception(error)).rstrip())
         else:
             tell("Please report it, with the output of the same command under ROOST_DEBUG=1.")
         return BUG
+
+
+def code_of(error: RoostError) -> int:
+    if isinstance(error, ClusterError) and not isinstance(error, ReservationError):
+        return UNREACHABLE
+    return FAILED if isinstance(error, (LaunchError, WorkerError)) else code_for(error.findings)
 
 
 def _place(error: Exception) -> str:

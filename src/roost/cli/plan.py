@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +14,7 @@ from roost.cli.ending import (
     FINE,
     FORMAT_VERSION,
     code_for,
+    code_of,
     emit,
     emit_json,
     is_ascii,
@@ -21,7 +24,7 @@ from roost.cli.ending import (
     wants_colour,
     width_of,
 )
-from roost.cli.where import chosen_inventory, cluster_options, placement_class
+from roost.cli.where import check_one, chosen_inventory, cluster_options, placement_class
 
 if TYPE_CHECKING:
     from roost.planning.plan import Plan
@@ -31,7 +34,12 @@ if TYPE_CHECKING:
 @click.argument("config", type=click.Path())
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @cluster_options
+@click.option(
+    "--live", is_flag=True, help="The cluster: the Ray that RAY_ADDRESS names, or yours on this machine."
+)
 @click.option("-o", "output", metavar="FILE", type=click.Path(), help="Save the plan as JSON.")
+@click.option("--svg", metavar="FILE", type=click.Path(), help="Save a picture of the plan.")
+@click.option("--html", metavar="FILE", type=click.Path(), help="Save the plan as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--all", "show_all", is_flag=True, help="Leave no row of the map or the table out.")
 def command(
@@ -39,8 +47,11 @@ def command(
     overrides: tuple[str, ...],
     on: str | None,
     inventory: str | None,
+    live: bool,
     model_parallel: bool,
     output: str | None,
+    svg: str | None,
+    html: str | None,
     as_json: bool,
     show_all: bool,
 ) -> int:
@@ -50,30 +61,80 @@ def command(
     """
     from roost.errors import RoostError
     from roost.planning.planner import plan
-    from roost.planning.saved import save_plan
-    from roost.views.terminal import render_plan
 
     _check_overrides(overrides)
+    check_one(on, inventory, live)
     try:
-        where = chosen_inventory(on, inventory)
-        if where is None:
-            raise click.UsageError(
-                f"which cluster? Say it with --on {_likely_shape(config, overrides)}, or with --inventory FILE."
-            )
-        planned = plan(config, where, overrides=overrides, placement=placement_class(model_parallel))
-        if output is not None:
-            save_plan(planned, output)
+        if live:
+            planned = _planned_live(config, overrides, model_parallel)
+        else:
+            where = chosen_inventory(on, inventory)
+            if where is None:
+                raise click.UsageError(
+                    f"which cluster? Say it with --on {_likely_shape(config, overrides)}, with --inventory FILE, "
+                    "or with --live."
+                )
+            planned = plan(config, where, overrides=overrides, placement=placement_class(model_parallel))
+        saved = _save(planned, output, svg, html, show_all)
     except RoostError as error:
         findings = located(error.findings, config)
         if as_json:
             shown = [finding.to_dict() for finding in findings]
             emit_json({"format_version": FORMAT_VERSION, "findings": shown})
         tell_findings(findings)
-        return code_for(findings)
+        return code_of(error)
     if as_json:
         emit_json(_with_shares(planned))
-        tell_findings(planned.findings)
-        return FINE
+    else:
+        _show(planned, show_all)
+    tell_findings(planned.findings)
+    for path in saved:
+        tell(f"saved to {path}")
+    return code_for(planned.findings)
+
+
+def _planned_live(config: str, overrides: tuple[str, ...], model_parallel: bool) -> Plan:
+    """On the cluster as it is now, with what others hold of it among the findings."""
+    from roost.config.job import read_job
+    from roost.engine.survey import survey
+    from roost.errors import error_for
+    from roost.planning.planner import plan
+    from roost.planning.preflight import availability
+
+    job, problems = read_job(config, overrides)
+    if code_for(problems) != FINE:
+        raise error_for(problems)  # before Ray is asked anything
+    found = survey()
+    placement = placement_class(model_parallel)
+    planned = plan(config, found.inventory, overrides=overrides, placement=placement)
+    held = availability(planned, job.layout, found.holders)
+    return replace(planned, findings=(*planned.findings, *held))
+
+
+def _save(planned: Plan, output: str | None, svg: str | None, html: str | None, show_all: bool) -> list[str]:
+    """Write the files that were asked for; their names."""
+    from roost.planning.private_files import write_private
+    from roost.planning.saved import save_plan
+
+    wanted = [path for path in (output, svg, html) if path is not None]
+    if len(set(map(os.path.abspath, wanted))) < len(wanted):
+        raise click.UsageError("-o, --svg and --html write files of their own; give each another name.")
+    if output is not None:
+        save_plan(planned, output)
+    if svg is not None:
+        from roost.views.svg import render_svg
+
+        write_private(svg, render_svg(planned, show_all=show_all))
+    if html is not None:
+        from roost.views.page import render_page
+
+        write_private(html, render_page(planned, show_all=show_all))
+    return wanted
+
+
+def _show(planned: Plan, show_all: bool) -> None:
+    from roost.views.terminal import render_plan
+
     emit(
         render_plan(
             planned,
@@ -85,10 +146,6 @@ def command(
     )
     if planned.findings and sys.stderr.isatty():
         tell("")
-    tell_findings(planned.findings)
-    if output is not None:
-        tell(f"saved to {output}")
-    return FINE
 
 
 def _with_shares(planned: Plan) -> dict[str, Any]:

@@ -24,12 +24,18 @@ def cluster_options(command: Command) -> Command:
     return on(inventory(parallel(command)))
 
 
+def check_one(on: str | None, inventory: str | None, live: bool = False) -> None:
+    given = [("--on", on is not None), ("--inventory", inventory is not None), ("--live", live)]
+    names = [name for name, is_given in given if is_given]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} each describe the cluster; give one of them.")
+
+
 def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
     from roost.errors import ConfigurationError
     from roost.inventory.inventory import Inventory
 
-    if on is not None and inventory is not None:
-        raise click.UsageError("--on and --inventory both describe the cluster; give one of them.")
+    check_one(on, inventory)
     if inventory is not None:
         return Inventory.load(inventory)
     if on is None:

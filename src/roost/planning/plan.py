@@ -182,6 +182,11 @@ class Plan:
         text = json.dumps(decisions, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def short_digest(self) -> str:
+        """Enough of it to tell plans apart by eye."""
+        return self.digest.removeprefix("sha256:")[:12]
+
     def to_dict(self) -> dict[str, Any]:
         from roost.planning.saved import plan_to_dict
 

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from roost.config.layout import Layout
+from roost.config.ranks import ranges
 from roost.errors import Finding
 from roost.inventory.nodes import Node
-from roost.planning.checks import ranges
+from roost.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,36 @@ def shortages(
                 )
             )
     return findings
+
+
+def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -> list[Finding]:
+    """What others hold of the accelerators a plan means to use."""
+    holders = [holder for holder in holders if holder.node < len(plan.inventory.nodes)]
+    if not holders:
+        return []
+    floating = layout is not None and layout.accelerators is None
+    pooled = set(layout.components) if layout is not None and floating else set[str]()
+    needs: dict[int, set[int]] = {}
+    for device, uses in plan.occupancy.items():
+        if not device.group and any(use.component not in pooled for use in uses):
+            needs.setdefault(device.node, set()).add(device.number)
+    findings = shortages(needs, plan.inventory.nodes, holders)
+    if layout is None or not floating or not layout.reserved:
+        return findings
+    nodes = [slot.node for slot in plan.inventory.resources(layout.node_group).slots]
+    _, missing = first_free(layout.reserved, nodes, holders)
+    there = [holder for holder in holders if holder.node in {node.rank for node in nodes}]
+    if missing or not there:
+        return findings + missing
+    held = "; ".join(f"{plan.inventory.nodes[one.node]}: {one.name} holds {one.count:g}" for one in there[:4])
+    moved = Finding(
+        code="RW204",
+        what="others hold accelerators here, and the pool takes the first free ones: it may sit elsewhere than shown",
+        why=held,
+        remedy="name the accelerators in cluster.layout.accelerators, or wait for the holders to end",
+        path=("cluster", "layout"),
+    )
+    return [*findings, moved]
 
 
 def first_free(

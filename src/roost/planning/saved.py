@@ -1,10 +1,9 @@
-"""The saved plan: JSON with a format version, written for its owner only, read back identical."""
+"""The saved plan: JSON with a format version, read back identical."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path as FilePath
@@ -12,6 +11,7 @@ from typing import Any
 
 from roost.errors import ConfigurationError, Finding
 from roost.planning.plan import FORMAT_VERSION, Plan
+from roost.planning.private_files import write_private
 
 MAX_BYTES = 1 << 30
 
@@ -74,29 +74,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write by rename, readable by its owner only."""
-    target = FilePath(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".roost-")  # mode 0600
-    except (OSError, ValueError) as error:
-        raise _unwritable(target, error) from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(plan.to_dict(), file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())  # the rename must not be seen before the content
-        FilePath(name).replace(target)
-    except BaseException as error:
-        FilePath(name).unlink(missing_ok=True)
-        if isinstance(error, (OSError, ValueError)):
-            raise _unwritable(target, error) from None
-        raise
-
-
-def _unwritable(target: FilePath, error: Exception) -> ConfigurationError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return _refuse(f"{target}: cannot be written", reason, "choose another place")
+    write_private(path, json.dumps(plan.to_dict(), indent=1) + "\n")
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:

@@ -35,19 +35,12 @@ def render_plan(
         parts.append(Text(note, "dim"))
     nobody = Text("no component runs here")  # a layout may reserve nothing
     table = components(plan, seated, look, width, show_all) if plan.components else nobody
-    parts += ["", table, "", summary(plan, seated)]
+    parts += ["", table, "", _summary(plan, seated)]
     return _draw(parts, width, colour)
 
 
-def summary(plan: Plan, seated: Seats) -> Text:
-    nodes = len(seated.nodes)
-    held = f"{seated.total:,} accelerators" if seated.total else "no accelerators"
-    text = Text(f"{nodes:,} node{'s' * (nodes != 1)}, {held}")
-    if seated.total:
-        idle = seated.total - seated.used
-        text.append(f": {seated.used:,} used, {idle:,} idle, {seated.shared:,} shared")
-    text.append(f"  plan {plan.digest.removeprefix('sha256:')[:12]}", "dim")
-    return text
+def _summary(plan: Plan, seated: Seats) -> Text:
+    return Text.assemble(seated.in_short, (f"  plan {plan.short_digest}", "dim"))
 
 
 def render_findings(findings: Sequence[Finding], *, colour: bool = False) -> str:

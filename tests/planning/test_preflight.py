@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import roost
+from roost.config.job import read_job
+from roost.config.layout import Layout
 from roost.inventory.nodes import Accelerators, Node
-from roost.planning.preflight import Holder, match, runs, shortages
+from roost.planning.preflight import Holder, availability, match, runs, shortages
 
 NODES = [
     Node(rank=0, ip="10.0.0.1", accelerators=Accelerators(count=8)),
@@ -134,3 +139,52 @@ def test_every_planned_device_gets_one_granted_name(data: st.DataObject) -> None
     assert set(matched) == set(planned)
     assert sorted(matched.values()) == sorted(granted)
     assert all(matched[device] == str(device) for device in planned if str(device) in granted)
+
+
+# -- a plan on a cluster where others are ----------------------------------------------------------------
+
+
+def on_two_nodes(source: Any) -> tuple[roost.Plan, Layout | None]:
+    job, _ = read_job(source)
+    return roost.plan(source, roost.Inventory.parse("2x8")), job.layout
+
+
+RULES = {
+    "cluster": {"component_placement": {"actor": "0-3,8-9", "env": {"node_group": "node", "placement": 1}}}
+}
+
+
+@pytest.mark.parametrize(
+    ("holders", "found"),
+    [
+        ([], []),
+        ([holder("a", 0, 4, 4, 5, 6, 7)], []),
+        ([holder("a", 0, 2, 3, 4)], ["4 needed, 6 of 8 free; a holds accelerator 3"]),
+        ([holder("a", 0, 4)], []),
+        ([holder("a", 0, 5), holder("b", 1, 7)], ["4 needed, 3 of 8", "2 needed, 1 of 8"]),
+        ([holder("beyond the job's nodes", 2, 8)], []),
+    ],
+)
+def test_what_others_hold_of_a_plan(holders: list[Holder], found: list[str]) -> None:
+    findings = availability(*on_two_nodes(RULES), holders)
+    assert [one.code for one in findings] == ["RE107"] * len(found)
+    assert all(words in one.why for words, one in zip(found, findings, strict=True))
+
+
+POOL = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 4, "rollout_num_gpus": 6}
+
+
+@pytest.mark.parametrize(
+    ("more", "holders", "codes"),
+    [
+        ({}, [], []),
+        ({}, [holder("a", 0, 6, 0, 1, 2, 3, 4, 5)], ["RW204"]),  # ten of the others are free: it moves
+        ({}, [holder("a", 0, 7)], ["RE107"]),
+        ({"accelerators": "0-9"}, [holder("a", 0, 1, 0)], ["RE107"]),  # it was told where to be
+        ({"accelerators": "0-9"}, [holder("a", 1, 6, 2, 3, 4, 5, 6, 7)], []),
+        ({"actor_num_nodes": 0, "rollout_num_gpus": 0}, [holder("a", 0, 8)], []),
+    ],
+)
+def test_a_pool_takes_what_is_free(more: dict[str, Any], holders: list[Holder], codes: list[str]) -> None:
+    findings = availability(*on_two_nodes({"cluster": {"layout": {**POOL, **more}}}), holders)
+    assert [one.code for one in findings] == codes

@@ -1,0 +1,63 @@
+"""What a running cluster is, and who holds what of it, found out without starting a job there."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import ray
+
+from roost.engine.connection import connect, job_namespace
+from roost.engine.discovery import LiveNode, examine, start_agents, wait_for_nodes
+from roost.engine.holders import free_by_ray, holders
+from roost.inventory.inventory import Inventory
+from roost.planning.preflight import Holder
+
+_SETTLED = 2.0  # seconds in which Ray's view of what is free should have caught up
+_POLL = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    inventory: Inventory
+    holders: tuple[Holder, ...]
+
+
+def survey(address: str | None = None, timeout: float = 60.0) -> Survey:
+    """The nodes that are there now, in the order a job would have them. No Ray is started for this."""
+    name = f"survey-{secrets.token_hex(4)}"
+    connection = connect(address, job_namespace(name), None, may_start=False)
+    try:
+        nodes = wait_for_nodes(None, connection.address, timeout)
+        agents = start_agents(nodes, job_namespace(name))
+        try:
+            live = examine(nodes, agents, timeout)
+            inventory = Inventory(nodes=tuple(node.facts.as_node(rank) for rank, node in enumerate(live)))
+            return Survey(inventory=inventory, holders=tuple(_holders(live, name)))
+        finally:
+            for agent in agents.values():
+                ray.kill(agent)
+    finally:
+        connection.close()
+
+
+def _holders(live: Sequence[LiveNode], own: str) -> list[Holder]:
+    """Placement groups by name; tasks and actors hold without one, and show only as what is not free."""
+    ranks, deadline = range(len(live)), time.monotonic() + _SETTLED
+    while True:
+        named, free = holders(live, ranks, own), free_by_ray(live, ranks)
+        gone = {rank: live[rank].facts.accelerators.count - free[rank] for rank in ranks}
+        for holder in named:
+            gone[holder.node] -= int(holder.count)
+        # Its view is a moment old: what a group that has just ended held may not be back yet.
+        if not any(gone.values()) or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL)
+    others = [
+        Holder(name="work outside placement groups", node=rank, count=count)
+        for rank, count in gone.items()
+        if count > 0
+    ]
+    return [*named, *others]

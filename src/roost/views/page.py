@@ -1,0 +1,126 @@
+"""A plan as one HTML page: the picture, the components, what to know, and where every process sits.
+
+The page holds all it needs, runs no script and may load nothing, so it can be attached to a review or a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from roost.errors import Finding
+from roost.planning.checks import ranges
+from roost.planning.plan import ComponentPlan, Plan
+from roost.views.components import component_rows
+from roost.views.look import Look
+from roost.views.seats import Seats, seats
+from roost.views.svg import STYLE, fill_of, headings, map_picture, text, title_of
+
+MAX_PROCESSES = 5_000  # listed one by one; more than that nobody reads
+_STYLE = """
+:root { color-scheme: light dark; --page: #ffffff; --ink: #1b1f24; --dim: #6b7280; --line: #d9dde3; }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #16191d; --ink: #e6e8eb; --dim: #9aa1ab; --line: #343a42; }
+}
+body { margin: 2rem; background: var(--page); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.2rem; margin: 0 0 .2rem; }
+h2 { font-size: 1rem; margin: 2rem 0 .5rem; }
+p { margin: 0; }
+.map { overflow-x: auto; margin: 1rem -20px; }
+table { border-collapse: collapse; }
+th, td { padding: .25rem 1.2rem .25rem 0; text-align: left; vertical-align: top; white-space: pre-line; }
+th { font-weight: normal; color: var(--dim); }
+tr + tr td { border-top: 1px solid var(--line); }
+td.number { text-align: right; }
+.chip { display: inline-block; min-width: 1.4em; padding: 0 .3em; margin-right: .5em; border-radius: 3px;
+  color: #1b1f24; text-align: center; font-family: ui-monospace, monospace; }
+.finding { border-left: 4px solid #d9a400; padding: .2rem .8rem; margin: .6rem 0; }
+.finding.error { border-color: #d03030; }
+.dim, code { color: var(--dim); }
+summary { cursor: pointer; }
+"""
+_HEAD = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+"""
+
+
+def render_page(plan: Plan, *, show_all: bool = False) -> str:
+    seated, look = seats(plan), Look.of(plan.components)
+    title, sums = text(title_of(plan)), text(seated.in_short)
+    picture = map_picture(plan, seated, look, show_all).standing_alone(title_of(plan), STYLE)
+    parts = [
+        f"{_HEAD}<title>{title}</title>\n<style>{_STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
+        f'<h1>{title}</h1>\n<p>{sums}</p>\n<div class="map">\n{picture}</div>\n',
+        "<h2>Components</h2>\n",
+        *_components(plan, seated, look, show_all),
+    ]
+    if plan.findings:
+        parts += ["<h2>To know</h2>\n", *map(_finding, plan.findings)]
+    if plan.components:
+        parts += ["<h2>Processes</h2>\n", *_processes(plan, show_all)]
+    return "".join(parts) + "</body>\n</html>\n"
+
+
+def _pointing(plan: Plan) -> Iterator[str]:
+    """Pointing at a component fades the others in the map."""
+    for bit in range(len(plan.components)):
+        yield f"body:has(tr.c{bit}:hover) .map .band:not(.c{bit}) {{ opacity: .15; }}\n"
+
+
+def _components(plan: Plan, seated: Seats, look: Look, show_all: bool) -> Iterator[str]:
+    rows = component_rows(plan, seated, show_all)
+    if not rows:
+        yield "<p>no component runs here</p>\n"
+        return
+    columns = headings(rows)
+    yield "<table>\n<tr>" + "".join(f"<th>{heading}</th>" for heading, _ in columns) + "</tr>\n"
+    for bit, row in enumerate(rows):
+        cells = []
+        for _, field in columns:
+            value = getattr(row, field)
+            words = text(value) if isinstance(value, str) else "\n".join(map(text, value))
+            if field == "name":
+                letter = text(look.letters[row.name])
+                words = f'<span class="chip" style="background:{fill_of(bit)}">{letter}</span>{words}'
+            number = ' class="number"' if field == "processes" else ""
+            cells.append(f"<td{number}>{words}</td>")
+        yield f'<tr class="c{bit}">{"".join(cells)}</tr>\n'
+    yield "</table>\n"
+
+
+def _finding(finding: Finding) -> str:
+    more = "".join(
+        f"<br>{kind}: {text(words)}"
+        for kind, words in (("why", finding.why), ("help", finding.remedy))
+        if words
+    )
+    head = f"{finding.severity} <code>{finding.code}</code> {text(finding.what)}"
+    return f'<div class="finding {finding.severity}">{head}<span class="dim">{more}</span></div>\n'
+
+
+def _processes(plan: Plan, show_all: bool) -> Iterator[str]:
+    count = sum(component.world_size for component in plan.components.values())
+    if count > MAX_PROCESSES and not show_all:
+        yield f'<p class="dim">{count:,} processes are too many for a page; --all lists them, --json too.</p>\n'
+        return
+    for component in plan.components.values():
+        yield f"<details><summary>{text(component.name)}, {component.world_size:,}</summary>\n<table>\n"
+        yield "<tr><th>rank</th><th>node</th><th>host</th><th>holds</th></tr>\n"
+        yield from _listing(plan, component)
+        yield "</table>\n</details>\n"
+
+
+def _listing(plan: Plan, component: ComponentPlan) -> Iterator[str]:
+    for place in component.members:
+        node = plan.inventory.nodes[place.cluster_node_rank]
+        group = plan.inventory.groups.get(place.node_group_label)
+        kind = (group and group.hardware_type) or f"accelerator{'s' * (len(place.hardware) > 1)}"
+        holds = f"{kind} {ranges(place.hardware)}" if place.hardware else ""
+        yield (
+            f'<tr><td class="number">{place.rank}</td><td class="number">{node.rank}</td>'
+            f"<td>{text(node.ip or node.hostname)}</td><td>{text(holds)}</td></tr>\n"
+        )
