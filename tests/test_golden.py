@@ -53,7 +53,7 @@ def component_case(case: dict[str, Any], inventory: roost.Inventory) -> None:
     for name, want in case["expect"].items():
         assert placed.get_world_size(name) == want["world_size"]
         assert placed.get_hardware_ranks(name) == want["hardware_ranks"]
-        assert_same(placed.get_strategy(name).get_placement(placed.inventory), want["placements"])
+        assert_same(placed.get_strategy(name).get_placement(inventory), want["placements"])
 
 
 def model_parallel_case(case: dict[str, Any], inventory: roost.Inventory) -> None:
@@ -62,7 +62,7 @@ def model_parallel_case(case: dict[str, Any], inventory: roost.Inventory) -> Non
     assert placed.placement_mode.name == expect["mode"]
     assert {size: getattr(placed, size) for size in SIZES} == {size: expect[size] for size in SIZES}
     for name, want in expect["placements"].items():
-        assert_same(placed.get_strategy(name).get_placement(placed.inventory), want)
+        assert_same(placed.get_strategy(name).get_placement(inventory), want)
 
 
 def run(case: dict[str, Any]) -> None:

@@ -223,6 +223,26 @@ def test_from_a_config_with_groups(clusters: Callable[..., roost.Cluster]) -> No
     assert attached.inventory.groups["tail"].node_ranks == (1, 2)
 
 
+def test_node_groups_of_a_job_are_made_known(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster = clusters()
+    arms = {"type": "Arm", "configs": [{"node_rank": 1}]}
+    settings = [{"node_ranks": 1, "env_vars": {"ARM_SPEED": "slow"}}]
+    job = {
+        "cluster": {
+            "component_placement": {"env": {"node_group": "arms", "placement": "0:0-1"}},
+            "node_groups": [{"label": "arms", "node_ranks": 1, "hardware": arms, "env_configs": settings}],
+        }
+    }
+    strategy = roost.ComponentPlacement(job, cluster).get_strategy("env")
+    group = Reporter.create_group("note").launch(cluster, strategy, name="arms")
+    seen = group.environment("ARM_SPEED", "CUDA_VISIBLE_DEVICES").wait(timeout=60)
+    assert [tuple(rank.values()) for rank in seen] == [("slow", "0,1,2,3")] * 2
+    assert not cluster.reservation.held  # robots are not Ray's to give
+    attached = roost.Cluster(job=cluster.job)
+    assert attached.inventory.groups == cluster.inventory.groups
+    attached.shutdown()
+
+
 def test_an_address_where_nothing_is(run: Run) -> None:
     said = run("unreachable", "127.0.0.3:1").answer(within=90)
     assert said["codes"] == ["RE101"]

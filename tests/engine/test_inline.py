@@ -172,3 +172,37 @@ def test_the_program_runs_without_ray() -> None:
     program = Program("inline_without_ray", env={"ROOST_INLINE": "1x4"})
     assert program.answer() == {"answers": [[0, "a"], [1, "b"], [2, "c"], [3, "d"]], "ray": None}
     assert program.end() == 0
+
+
+def test_a_job_whose_node_groups_the_cluster_was_not_told(cluster: roost.Cluster) -> None:
+    job = {
+        "cluster": {
+            "component_placement": {"env": {"node_group": "arms", "placement": "0-1"}},
+            "node_groups": [
+                {
+                    "label": "arms",
+                    "node_ranks": 1,
+                    "hardware": {"type": "Arm", "configs": [{"node_rank": 1}, {"node_rank": 1}]},
+                    "env_configs": [{"node_ranks": 1, "env_vars": {"ARM_SPEED": "slow"}}],
+                }
+            ],
+        }
+    }
+    strategy = roost.ComponentPlacement(job, cluster).get_strategy("env")
+    group = Reporter.create_group("note").launch(cluster, strategy, name="arms")
+    seen = group.environment("ARM_SPEED", "CUDA_VISIBLE_DEVICES").wait()
+    assert [tuple(rank.values()) for rank in seen] == [("slow", "0,1,2,3")] * 2
+    assert list(cluster.inventory.groups) == ["arms"]
+
+
+def test_a_job_whose_node_groups_are_others(cluster: roost.Cluster) -> None:
+    def strategy(node: int) -> roost.PlacementStrategy:
+        rules = {"env": {"node_group": "some", "placement": "0"}}
+        groups = [{"label": "some", "node_ranks": node}]
+        job = {"cluster": {"component_placement": rules, "node_groups": groups}}
+        return roost.ComponentPlacement(job, cluster).get_strategy("env")
+
+    Reporter.create_group("note").launch(cluster, strategy(0), name="first")
+    Reporter.create_group("note").launch(cluster, strategy(0), name="same")
+    with pytest.raises(roost.ConfigurationError, match="the cluster knows another node group 'some'"):
+        Reporter.create_group("note").launch(cluster, strategy(1), name="other")

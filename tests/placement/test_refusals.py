@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 import roost
 
@@ -54,8 +55,12 @@ def test_anything_else_is_a_placement_error(ranks: Any) -> None:
 
 def test_a_master_without_accelerators_is_refused() -> None:
     inventory = roost.Inventory.parse("1x3,1x0,1x1")
-    with pytest.raises(roost.PlacementError, match="master_gpu 0 does not exist on node 1"):
+    with pytest.raises(roost.PlacementError, match="node 1 has no accelerators"):
         roost.PackedPlacementStrategy.from_master(1, 0, num_processes=1).get_placement(inventory)
+    with pytest.raises(roost.PlacementError, match="node 1 has no accelerators"):
+        roost.StridedPlacementStrategy(1, 2).get_placement(inventory)
+    with pytest.raises(roost.PlacementError, match="master_gpu 3 does not exist on node 0"):
+        roost.PackedPlacementStrategy.from_master(0, 3, num_processes=1).get_placement(inventory)
 
 
 def test_groups_that_share_a_node_count_nothing_twice() -> None:
@@ -63,6 +68,21 @@ def test_groups_that_share_a_node_count_nothing_twice() -> None:
     inventory = roost.Inventory.parse("2x8").grouped(groups)
     with pytest.raises(roost.ConfigurationError, match="node 0 is in both 'a' and 'b'"):
         roost.PackedPlacementStrategy(4, 11, node_group="a,b").get_placement(inventory)
+    for strategy in (
+        roost.FlexiblePlacementStrategy([[0], [8]], "a,a"),
+        roost.NodePlacementStrategy([0, 1], ["a", "a"]),
+    ):
+        with pytest.raises(roost.ConfigurationError, match="'a' is named twice"):
+            strategy.get_placement(inventory)
+
+
+def test_node_groups_may_be_any_list() -> None:
+    groups = [{"label": "a", "node_ranks": 1}, {"label": "b", "node_ranks": 0}]
+    inventory = roost.Inventory.parse("2x2").grouped(groups)
+    plain = roost.FlexiblePlacementStrategy([[0], [2]], ["a", "b"]).get_placement(inventory)
+    assert [place.cluster_node_rank for place in plain] == [1, 0]
+    for labels in ("a,b", ("a", "b"), OmegaConf.create(["a", "b"])):
+        assert roost.FlexiblePlacementStrategy([[0], [2]], labels).get_placement(inventory) == plain
 
 
 def test_two_groups_of_robots_on_one_node_are_different_robots() -> None:
@@ -79,6 +99,16 @@ def test_two_groups_of_robots_on_one_node_are_different_robots() -> None:
     plan = roost.plan(job, roost.Inventory.parse("1x0"))
     assert len(plan.occupancy) == 2
     assert not plan.shared
+    both = roost.FlexiblePlacementStrategy([[0, 1]], "left,right")
+    with pytest.raises(roost.PlacementError, match=r"would hold Arm of both left and right \(0-1\)"):
+        both.get_placement(plan.inventory)
+
+
+@pytest.mark.parametrize("name", ["accelerator", "node"])
+def test_robots_are_not_called_what_is_counted_anyway(name: str) -> None:
+    group = {"label": "r", "node_ranks": 0, "hardware": {"type": name, "configs": [{"node_rank": 0}]}}
+    with pytest.raises(roost.ConfigurationError, match="is not the name of a hardware type"):
+        roost.Inventory.parse("1x2").grouped([group])
 
 
 def test_process_ranks_that_do_nothing_are_mentioned() -> None:

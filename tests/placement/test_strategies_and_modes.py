@@ -296,3 +296,79 @@ def test_unknown_attributes() -> None:
         placed.actor_xp_size  # noqa: B018
     with pytest.raises(AttributeError):
         placed.someone_tp_size  # noqa: B018
+
+
+# -- node groups of the job, and of the cluster ----------------------------------------------------------
+
+GROUPED = {
+    "cluster": {
+        "component_placement": {
+            "actor": {"node_group": "late", "placement": "0-3"},
+            "agent": {"node_group": "bare", "placement": "0"},
+        },
+        "node_groups": [
+            {"label": "late", "node_ranks": 1},
+            {"label": "bare", "node_ranks": 1, "ignore_hardware": True},
+        ],
+    }
+}
+
+
+def test_a_strategy_knows_the_node_groups_of_its_job() -> None:
+    bare = roost.Inventory.parse("2x4")
+    other = bare.grouped([{"label": "late", "node_ranks": 0}])
+    placed = roost.ComponentPlacement(GROUPED, bare)
+    for name in placed.components:
+        right = list(placed.get_placements(name))
+        assert {place.cluster_node_rank for place in right} == {1}
+        for inventory in (bare, other, placed.inventory, "3x4"):
+            assert placed.get_strategy(name).get_placement(inventory) == right
+
+
+def test_a_strategy_of_a_larger_cluster() -> None:
+    placed = roost.ComponentPlacement(GROUPED, roost.Inventory.parse("2x4"))
+    with pytest.raises(roost.ConfigurationError, match="node group 'late': node 1 does not exist"):
+        placed.get_strategy("actor").get_placement("1x4")
+
+
+def test_a_job_without_node_groups_uses_those_of_the_inventory() -> None:
+    rules = {"actor": {"node_group": "late", "placement": "0-3"}}
+    inventory = roost.Inventory.parse("2x4").grouped([{"label": "late", "node_ranks": 1}])
+    plan = roost.plan({"cluster": {"component_placement": rules}}, inventory)
+    assert plan.components["actor"].nodes == [1]
+    # Those of the job replace the inventory's.
+    groups = [{"label": "early", "node_ranks": 0}]
+    with pytest.raises(roost.ConfigurationError, match="unknown node group 'late'"):
+        roost.plan({"cluster": {"component_placement": rules, "node_groups": groups}}, inventory)
+
+
+def test_the_older_spellings_are_packed_strategies() -> None:
+    assert isinstance(roost.PackedPlacementStrategy.from_master(num_nodes=1), roost.PackedPlacementStrategy)
+    assert isinstance(roost.ChunkedPlacementStrategy(2), roost.PackedPlacementStrategy)
+
+
+ARMS = {"label": "arms", "node_ranks": 0, "hardware": {"type": "Arm", "configs": [{"node_rank": 0}] * 2}}
+
+
+@pytest.mark.parametrize("groups", ["arms", "all,arms"])
+def test_model_parallel_components_do_not_sit_on_robots(groups: str) -> None:
+    rules = {"actor": "0-1", "rollout": {"node_group": groups, "placement": "0-1"}}
+    cluster = {"component_placement": rules, "node_groups": [ARMS, {"label": "all", "node_ranks": 0}]}
+    with pytest.raises(roost.ConfigurationError, match="rollout: its ranks count") as caught:
+        roost.ModelParallelComponentPlacement({"cluster": cluster}, roost.Inventory.parse("1x2"))
+    assert caught.value.codes == ("RP104",)
+
+
+@pytest.mark.parametrize(
+    ("inference", "what"),
+    [
+        ("0-3", r"inference \(0-3\) and actor \(0-3\) overlap \(node 0: 0-3\)"),
+        ("5-6", r"inference \(5-6\) and rollout \(4-5\) overlap \(node 0: 5\)"),
+    ],
+)
+def test_inference_has_accelerators_of_its_own(inference: str, what: str) -> None:
+    rules = {"actor": "0-3", "rollout": "4-5", "inference": inference}
+    job = {"cluster": {"component_placement": rules}, "algorithm": {"recompute_logprobs": True}}
+    with pytest.raises(roost.PlacementError, match=what) as caught:
+        roost.ModelParallelComponentPlacement(job, roost.Inventory.parse("1x8"))
+    assert caught.value.codes == ("RM103",)

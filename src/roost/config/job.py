@@ -41,8 +41,13 @@ class Job:
     shares: Mapping[str, float] = field(default_factory=dict)  # wishes, by component
 
 
-def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Finding]]:
-    """A job and everything wrong with it. Unreadable input raises; the rest is collected."""
+def read_job(
+    source: Any, overrides: Sequence[str] = (), there: Collection[str] = ()
+) -> tuple[Job, list[Finding]]:
+    """A job and everything wrong with it. Unreadable input raises; the rest is collected.
+
+    A job that declares no node groups may name those that are `there`, on its cluster.
+    """
     if isinstance(source, Job):
         return source, []
     if isinstance(source, Layout):
@@ -83,8 +88,9 @@ def read_job(source: Any, overrides: Sequence[str] = ()) -> tuple[Job, list[Find
                 remedy="say where components go, such as `component_placement: {actor: 0-7}`",
             )
         )
-    rules = _rules(cluster, document, findings)
-    layout = _layout(cluster, rules, document, findings)
+    labels = _labels(cluster, there)
+    rules = _rules(cluster, labels, document, findings)
+    layout = _layout(cluster, rules, labels, document, findings)
     placed = _names_placed(cluster, layout, findings)
     if placed is not None:
         findings += _unknown_shares(cluster.shares or {}, placed, document)
@@ -124,9 +130,11 @@ def _in_place(groups: Sequence[NodeGroupConfig], findings: Sequence[Finding]) ->
     return tuple(None if index in broken else next(left) for index in range(len(groups) + len(broken)))
 
 
-def _rules(cluster: ClusterConfig, document: Document, findings: list[Finding]) -> dict[str, ComponentRule]:
+def _rules(
+    cluster: ClusterConfig, labels_known: set[str], document: Document, findings: list[Finding]
+) -> dict[str, ComponentRule]:
     rules: dict[str, ComponentRule] = {}
-    labels_known, groups_lost = _labels(cluster), _groups_lost(findings)
+    groups_lost = _groups_lost(findings)
     names = [name for key in cluster.component_placement for name in key.split(",")]
     if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
         findings.append(
@@ -184,7 +192,11 @@ def _broken(findings: Sequence[Finding], key: str) -> bool:
 
 
 def _layout(
-    cluster: ClusterConfig, rules: Mapping[str, ComponentRule], document: Document, findings: list[Finding]
+    cluster: ClusterConfig,
+    rules: Mapping[str, ComponentRule],
+    labels: set[str],
+    document: Document,
+    findings: list[Finding],
 ) -> Layout | None:
     """The layout, if it is sound: what is wrong in it would only cause more to be said."""
     if cluster.layout is None or _broken(findings, "layout"):
@@ -192,7 +204,7 @@ def _layout(
     layout = Layout.of(cluster.layout, cluster.shares or {})
     findings += layout_problems(layout, document, PLACE)
     if cluster.layout.node_group is not None:
-        known = () if _groups_lost(findings) else _labels(cluster)
+        known = () if _groups_lost(findings) else labels
         written = cluster.layout.node_group
         findings += label_problems("layout", written, known, document, (*PLACE, "node_group"))
     if _broken(findings, "layout"):
@@ -246,8 +258,9 @@ def _wishes(shares: Mapping[str, float], layout: Layout | None) -> dict[str, flo
     return wishes
 
 
-def _labels(cluster: ClusterConfig) -> set[str]:
-    return {group.label.strip() for group in cluster.node_groups or ()} | set(RESERVED_LABELS)
+def _labels(cluster: ClusterConfig, there: Collection[str]) -> set[str]:
+    declared = {group.label.strip() for group in cluster.node_groups or ()}
+    return (declared or set(there)) | set(RESERVED_LABELS)
 
 
 def _groups_lost(findings: Sequence[Finding]) -> bool:

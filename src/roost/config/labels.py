@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from roost.config.document import Document
@@ -13,7 +13,7 @@ def split_labels(value: Any) -> tuple[str, ...]:
     """Labels of `a`, `a,b` or `[a, b]`; numbers are labels too."""
     if value is None:
         return ()
-    items = value if isinstance(value, (list, tuple)) else [value]
+    items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
 
 

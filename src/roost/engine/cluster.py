@@ -12,6 +12,7 @@ from roost.config.document import Document, load
 from roost.config.plain import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ClusterError, ConfigurationError, Finding, error_for, render
+from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
@@ -130,6 +131,27 @@ class Cluster:
     @property
     def master_ip(self) -> str:
         return self.master_addr
+
+    def adopt(self, groups: Mapping[str, NodeGroup]) -> None:
+        """Know these node groups of a job too. One that is known already must be the same."""
+        known = self.inventory.groups
+        other = [label for label in groups if label in known and known[label] != groups[label]]
+        if other:
+            raise ConfigurationError(
+                Finding(
+                    code="RI102",
+                    what=f"the cluster knows another node group {other[0]!r}",
+                    why="it was started with other node groups than the job was placed with",
+                    remedy="start it with the job's section: Cluster(cluster_cfg=cfg.cluster)",
+                )
+            )
+        new = {label: group for label, group in groups.items() if label not in known}
+        if new:
+            self.inventory = self.inventory.joined(new)
+            self._tell_groups(new)
+
+    def _tell_groups(self, groups: Mapping[str, NodeGroup]) -> None:
+        """Let the job's other processes know them."""
 
     def start_group(self, order: LaunchOrder) -> WorkerGroup:
         """Start the workers of an order; used by `launch`."""

@@ -34,6 +34,7 @@ from roost.engine.owners import Owner
 from roost.engine.position import Position
 from roost.engine.reservation import Reservation
 from roost.errors import ClusterError, Finding, ReservationError, nearest
+from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
 
@@ -140,6 +141,9 @@ class LiveCluster(Cluster):
         except BaseException:
             self._connection.close()
             raise
+
+    def _tell_groups(self, groups: Mapping[str, NodeGroup]) -> None:
+        answer(self._managers[NodeManager].add_groups.remote(dict(groups)), "making node groups known")
 
     # -- groups ----------------------------------------------------------------------------------------
 

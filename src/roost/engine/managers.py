@@ -79,6 +79,9 @@ class NodeManager(Manager):
     def set_layout(self, layout: Mapping[str, Any]) -> None:
         self._layout = dict(layout)
 
+    def add_groups(self, groups: Mapping[str, Any]) -> None:
+        self._layout["groups"] = {**self._layout["groups"], **groups}
+
     def get_layout(self) -> dict[str, Any]:
         return self._layout
 

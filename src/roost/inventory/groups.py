@@ -12,6 +12,7 @@ from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
 from roost.errors import Finding, Path, looks_secret, shown
 from roost.inventory.hardware import HardwareUnit, hardware_problems
+from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,14 @@ class _Reader:
     ) -> tuple[HardwareUnit, ...]:
         if config is None:
             return ()
+        if config.type in (ACCELERATOR, BARE_NODE):
+            self.found(
+                "RC105",
+                f"{subject}: {config.type!r} is not the name of a hardware type",
+                (*path, "type"),
+                why="accelerators and nodes are counted without being declared",
+                remedy="leave `hardware` out to count them, or choose another name",
+            )
         units: list[HardwareUnit] = []
         members = None if ranks is None else frozenset(ranks)
         for index, entry in enumerate(config.configs or ()):

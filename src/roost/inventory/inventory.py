@@ -76,6 +76,20 @@ class Inventory:
         groups, findings = build_groups(configs, len(self.nodes), document, ("cluster", "node_groups"))
         return replace(self, groups=groups), findings
 
+    def joined(self, groups: Mapping[str, NodeGroup]) -> Inventory:
+        """With these groups too, which replace others of their names."""
+        for group in groups.values():
+            if max(group.node_ranks, default=0) >= len(self.nodes):
+                raise ConfigurationError(
+                    Finding(
+                        code="RI104",
+                        what=f"node group {group.label!r}: node {max(group.node_ranks)} does not exist",
+                        why=f"it is one of a job's, and here are {counted(len(self.nodes), 'node')}",
+                        remedy="use a cluster as large as the one the job was placed on",
+                    )
+                )
+        return replace(self, groups={**self.groups, **groups}) if groups else self
+
     def limited(self, num_nodes: int) -> Inventory:
         """The first `num_nodes` nodes, and of the groups what lies on them."""
         if num_nodes >= len(self.nodes):
@@ -172,8 +186,19 @@ def _as_list(node_groups: Any) -> Any:
 
 def _without_doubles(resources: Resources) -> Resources:
     """Refuse groups that bring the same resources in twice."""
-    if len(resources.labels) < 2:
+    labels = resources.labels
+    if len(labels) < 2:
         return resources
+    twice = next((label for index, label in enumerate(labels) if label in labels[:index]), None)
+    if twice is not None:
+        raise ConfigurationError(
+            Finding(
+                code="RP107",
+                what=f"the node group {twice!r} is named twice",
+                why="its resources would be counted twice",
+                remedy="name each group once",
+            )
+        )
     seen: dict[tuple[int, str], str] = {}
     for slot in resources.slots:
         other = seen.setdefault((slot.node.rank, slot.kind), slot.group)

@@ -37,10 +37,11 @@ class ComponentPlacement:
 
     def __init__(self, config: Any, cluster: Any, overrides: Sequence[str] = ()) -> None:
         self.findings: list[Finding] = []
-        job, problems = read_job(config, overrides)
+        inventory = inventory_of(cluster)
+        job, problems = read_job(config, overrides, inventory.groups)
         self.findings += problems
         self.job: Job = job
-        self.inventory: Inventory = self._fit(inventory_of(cluster))
+        self.inventory: Inventory = self._fit(inventory)
         self._strategies: dict[str, PlacementStrategy] = {}
         self._ranks: dict[str, list[int]] = {}
         self._placements: dict[str, tuple[Placement, ...]] = {}
@@ -154,6 +155,8 @@ class ComponentPlacement:
             return None
 
     def _place(self, rule: ComponentRule, strategy: PlacementStrategy, ranks: list[int]) -> None:
+        groups = self.inventory.groups
+        strategy.groups = {label: groups[label] for label in rule.labels if label in groups}
         try:
             placements = strategy.get_placement(self.inventory)
         except RoostError as error:

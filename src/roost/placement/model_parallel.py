@@ -8,6 +8,7 @@ from typing import Any
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, ranges
 from roost.errors import RoostError, counted, nearest, shown
+from roost.inventory.resources import ACCELERATOR
 from roost.placement.component import ComponentPlacement, PlacementMode
 from roost.placement.spread import spread
 from roost.placement.strategies import PackedPlacementStrategy
@@ -29,6 +30,16 @@ class ParallelSizes:
     def __str__(self) -> str:
         context = f" x CP {self.cp}" if self.cp > 1 else ""
         return f"TP {self.tp} x PP {self.pp}{context}"
+
+
+def _places(devices: frozenset[tuple[int, int]]) -> str:
+    """`node 0: 4-7; node 1: 0-3`."""
+    common: dict[int, list[int]] = {}
+    for node, device in sorted(devices):
+        common.setdefault(node, []).append(device)
+    where = [f"node {node}: {ranges(held)}" for node, held in common.items()]
+    more = f" and {counted(len(where) - 4, 'more node')}" if len(where) > 4 else ""
+    return "; ".join(where[:4]) + more
 
 
 class ModelParallelComponentPlacement(ComponentPlacement):
@@ -91,10 +102,10 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         resources = None if self._is_broken(rule) else self._resources(rule)
         if resources is None:
             return None
-        if resources.bare:
+        if resources.bare or any(slot.kind != ACCELERATOR for slot in resources.slots):
             return self._complain(
                 "RP104",
-                f"{rule.name}: its ranks count nodes, not accelerators",
+                f"{rule.name}: its ranks count {resources.noun}s, not accelerators",
                 rule.name,
                 why="model-parallel components hold accelerators",
                 remedy="place it on the cluster, or through a group that has accelerators",
@@ -178,15 +189,11 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         elif not actor[1] & rollout[1]:
             self._mode = PlacementMode.DISAGGREGATED
         else:
-            common: dict[int, list[int]] = {}
-            for node, device in sorted(actor[1] & rollout[1]):
-                common.setdefault(node, []).append(device)
-            where = [f"node {node}: {ranges(held)}" for node, held in common.items()]
-            more = f" and {counted(len(where) - 4, 'more node')}" if len(where) > 4 else ""
+            where = _places(actor[1] & rollout[1])
             same = self.job.rules["actor"].labels == self.job.rules["rollout"].labels
             self._complain(
                 "RM103",
-                f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part ({'; '.join(where[:4])}{more})",
+                f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part ({where})",
                 "rollout",
                 why="they must hold the same accelerators, or none in common",
                 remedy=f"give rollout {actor[0]}, or ranks from {actor[0].last + 1} on"
@@ -206,6 +213,18 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                 why="they are two names of one component",
                 remedy="keep one",
             )
+        if self._mode is PlacementMode.DISAGGREGATED:
+            for name in ("actor", "rollout"):
+                common = self._held[placed[0]][1] & self._held[name][1]
+                if common:
+                    self._complain(
+                        "RM103",
+                        f"{placed[0]} ({self._held[placed[0]][0]}) and {name} ({self._held[name][0]}) overlap "
+                        f"({_places(common)})",
+                        placed[0],
+                        why="in disaggregated placement actor, rollout and inference share no accelerator",
+                        remedy=f"give {placed[0]} accelerators of its own, or remove it",
+                    )
         if self._mode is PlacementMode.COLLOCATED:
             self._complain(
                 "RM105",

@@ -9,14 +9,14 @@ from roost.errors import Finding, PlacementError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement
-from roost.placement.strategies import PackedPlacementStrategy, PlacementStrategy, inventory_of, whole
+from roost.placement.strategies import PackedPlacementStrategy, inventory_of, whole
 
 
 def _refuse(code: str, what: str, remedy: str = "") -> PlacementError:
     return PlacementError(Finding(code=code, what=what, remedy=remedy))
 
 
-class _Older(PlacementStrategy):
+class _Older(PackedPlacementStrategy):
     """Knows its packed range only once it sees the cluster."""
 
     needs_isolation = False
@@ -46,7 +46,12 @@ def _first_rank(inventory: Inventory, node: int, gpu: int) -> int:
         )
     held = inventory.nodes[node].accelerators.count
     if not 0 <= gpu < held:
-        raise _refuse("RP101", f"master_gpu {gpu} does not exist on node {node}", f"that node has {held}")
+        missing = (
+            f"node {node} has no accelerators"
+            if not held
+            else f"master_gpu {gpu} does not exist on node {node}"
+        )
+        raise _refuse("RP101", missing, f"that node has {held}" if held else "choose another master_node")
     return sum(other.accelerators.count for other in inventory.nodes[:node]) + gpu
 
 

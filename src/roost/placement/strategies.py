@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from roost.config.ranks import Ranks
 from roost.errors import ConfigurationError, Finding, PlacementError, counted, shown
+from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement, make_placements
@@ -60,14 +62,20 @@ class PlacementStrategy(ABC):
     """Gives every process of one component its place."""
 
     node_group: Any = None
+    groups: Mapping[str, NodeGroup] = MappingProxyType(
+        {}
+    )  # of the job it was made for; a cluster need not know them
 
     @abstractmethod
     def assign(self, resources: Resources) -> list[Assignment]:
         """The slot and local resources of each process, in rank order."""
 
     def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
-        resources = inventory_of(cluster).resources(self.node_group)
+        resources = self.resources(inventory_of(cluster).joined(self.groups))
         return make_placements(self.assign(resources), isolate_accelerator)
+
+    def resources(self, inventory: Inventory) -> Resources:
+        return inventory.resources(self.node_group)
 
 
 def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
@@ -129,10 +137,16 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]]) -> Fi
     first, last = resources.slot_of(ranks[0]), resources.slot_of(ranks[-1])
     held = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
     if first.node.rank == last.node.rank:
+        of_one_type = first.kind == last.kind
+        both = f"{first.group} and {last.group}" if of_one_type else f"{first.kind} and {last.kind}"
         return Finding(
             code="RP109",
-            what=f"process {process} would hold both {first.kind} and {last.kind} ({held})",
-            why="the resources of a process are all of one hardware type",
+            what=f"process {process} would hold {first.kind} of both {both} ({held})"
+            if of_one_type
+            else f"process {process} would hold both {both} ({held})",
+            why="a process is placed through one node group"
+            if of_one_type
+            else "the resources of a process are all of one hardware type",
             remedy=f"end at {last.first - 1} or start at {last.first}",
         )
     width, joint = len(ranks), "and" if last.node.rank == first.node.rank + 1 else "to"
@@ -195,7 +209,7 @@ class PackedPlacementStrategy(PlacementStrategy):
         num_nodes: int | None = None,
         num_processes: int | None = None,
         num_gpus_per_process: int = 1,
-    ) -> PlacementStrategy:
+    ) -> PackedPlacementStrategy:
         from roost.placement.older import FromMaster
 
         return FromMaster(master_node, master_gpu, num_nodes, num_processes, num_gpus_per_process)
@@ -265,9 +279,8 @@ class NodePlacementStrategy(PlacementStrategy):
             raise _refuse("RP105", "node_ranks is empty", remedy="name a node for each process")
         self.node_ranks = sorted(whole("node_ranks", rank, 0) for rank in nodes)
 
-    def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
-        resources = inventory_of(cluster).nodes_as_resources(self.node_group)
-        return make_placements(self.assign(resources), isolate_accelerator)
+    def resources(self, inventory: Inventory) -> Resources:
+        return inventory.nodes_as_resources(self.node_group)
 
     def assign(self, resources: Resources) -> list[Assignment]:
         if self.node_ranks[-1] >= resources.total:
