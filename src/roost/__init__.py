@@ -68,60 +68,70 @@ _EXPORTS = {
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(_HOME)
 
-if TYPE_CHECKING:
-    from roost.engine.cluster import Cluster
-    from roost.engine.device_lock import DeviceLock, check_fence, device_lock
-    from roost.engine.embedded import embedded
-    from roost.engine.group import WorkerGroup
-    from roost.engine.leases import PortLease, lease_ports
-    from roost.engine.managers import CollectiveManager, NodeManager, WorkerManager, running_jobs
-    from roost.engine.placement_groups import create_placement_groups
-    from roost.engine.pool import Pool
-    from roost.engine.result import GroupResult
-    from roost.engine.scatter import scatter
-    from roost.engine.worker import Worker
-    from roost.errors import (
-        CallTimeout,
-        ClusterError,
-        ConfigurationError,
-        Finding,
-        LaunchError,
-        PlacementError,
-        ReservationError,
-        RoostError,
-        WorkerDied,
-        WorkerError,
-        WorkerRaised,
+if TYPE_CHECKING:  # `as` says to type checkers that a name is meant for others
+    from roost.engine.cluster import Cluster as Cluster
+    from roost.engine.device_lock import DeviceLock as DeviceLock
+    from roost.engine.device_lock import check_fence as check_fence
+    from roost.engine.device_lock import device_lock as device_lock
+    from roost.engine.embedded import embedded as embedded
+    from roost.engine.group import WorkerGroup as WorkerGroup
+    from roost.engine.leases import PortLease as PortLease
+    from roost.engine.leases import lease_ports as lease_ports
+    from roost.engine.managers import CollectiveManager as CollectiveManager
+    from roost.engine.managers import NodeManager as NodeManager
+    from roost.engine.managers import WorkerManager as WorkerManager
+    from roost.engine.managers import running_jobs as running_jobs
+    from roost.engine.placement_groups import create_placement_groups as create_placement_groups
+    from roost.engine.pool import Pool as Pool
+    from roost.engine.result import GroupResult as GroupResult
+    from roost.engine.scatter import scatter as scatter
+    from roost.engine.worker import Worker as Worker
+    from roost.errors import CallTimeout as CallTimeout
+    from roost.errors import ClusterError as ClusterError
+    from roost.errors import ConfigurationError as ConfigurationError
+    from roost.errors import Finding as Finding
+    from roost.errors import LaunchError as LaunchError
+    from roost.errors import PlacementError as PlacementError
+    from roost.errors import ReservationError as ReservationError
+    from roost.errors import RoostError as RoostError
+    from roost.errors import WorkerDied as WorkerDied
+    from roost.errors import WorkerError as WorkerError
+    from roost.errors import WorkerRaised as WorkerRaised
+    from roost.inventory.accelerators import AcceleratorType as AcceleratorType
+    from roost.inventory.accelerators import register_accelerator as register_accelerator
+    from roost.inventory.groups import NodeGroup as NodeGroup
+    from roost.inventory.hardware import register_hardware as register_hardware
+    from roost.inventory.inventory import Inventory as Inventory
+    from roost.inventory.nodes import Node as Node
+    from roost.inventory.ordering import NodeInfo as NodeInfo
+    from roost.placement.component import ComponentPlacement as ComponentPlacement
+    from roost.placement.component import HybridComponentPlacement as HybridComponentPlacement
+    from roost.placement.component import PlacementMode as PlacementMode
+    from roost.placement.layouts import EngineGroup as EngineGroup
+    from roost.placement.layouts import Layout as Layout
+    from roost.placement.layouts import LayoutMode as LayoutMode
+    from roost.placement.layouts import Server as Server
+    from roost.placement.model_parallel import (
+        ModelParallelComponentPlacement as ModelParallelComponentPlacement,
     )
-    from roost.inventory.accelerators import AcceleratorType, register_accelerator
-    from roost.inventory.groups import NodeGroup
-    from roost.inventory.hardware import register_hardware
-    from roost.inventory.inventory import Inventory
-    from roost.inventory.nodes import Node
-    from roost.inventory.ordering import NodeInfo
-    from roost.placement.component import ComponentPlacement, HybridComponentPlacement, PlacementMode
-    from roost.placement.layouts import EngineGroup, Layout, LayoutMode, Server
-    from roost.placement.model_parallel import ModelParallelComponentPlacement
-    from roost.placement.older import (
-        ChunkedPlacementStrategy,
-        FineGrainedPackedPlacementStrategy,
-        StridedPlacementStrategy,
-    )
-    from roost.placement.placement import Placement
-    from roost.placement.strategies import (
-        FlexiblePlacementStrategy,
-        NodePlacementStrategy,
-        PackedPlacementStrategy,
-        PlacementStrategy,
-    )
-    from roost.planning.plan import Plan
-    from roost.planning.planner import plan
-    from roost.planning.saved import load_plan, save_plan
-    from roost.rl.command import CommandLine
-    from roost.rl.engine import Engine, EngineContext
-    from roost.rl.engine_group import Endpoint
-    from roost.rl.rollout import RolloutManager
-    from roost.rl.train_group import TrainGroup
+    from roost.placement.older import ChunkedPlacementStrategy as ChunkedPlacementStrategy
+    from roost.placement.older import FineGrainedPackedPlacementStrategy as FineGrainedPackedPlacementStrategy
+    from roost.placement.older import StridedPlacementStrategy as StridedPlacementStrategy
+    from roost.placement.placement import Placement as Placement
+    from roost.placement.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
+    from roost.placement.strategies import NodePlacementStrategy as NodePlacementStrategy
+    from roost.placement.strategies import PackedPlacementStrategy as PackedPlacementStrategy
+    from roost.placement.strategies import PlacementStrategy as PlacementStrategy
+    from roost.planning.plan import Plan as Plan
+    from roost.planning.planner import plan as plan
+    from roost.planning.saved import load_plan as load_plan
+    from roost.planning.saved import save_plan as save_plan
+    from roost.rl.command import CommandLine as CommandLine
+    from roost.rl.engine import Engine as Engine
+    from roost.rl.engine import EngineContext as EngineContext
+    from roost.rl.engine_group import Endpoint as Endpoint
+    from roost.rl.rollout import RolloutManager as RolloutManager
+    from roost.rl.train_group import TrainGroup as TrainGroup
 
 
 def __getattr__(name: str) -> Any:
