@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from test_plan_pictures import EXAMPLES, PICTURES, big, job, mixed
+from test_plan_pictures import EXAMPLES, PICTURES, big, job, motley
 
 import roost
 from roost.planning.plan import Device
@@ -150,11 +150,11 @@ def test_large_plans_make_small_files() -> None:
 
 
 def test_a_long_map_says_what_it_leaves_out() -> None:
-    plan = plan_of(mixed(600), "600x8")
+    plan = plan_of(motley(600), "600x10")
     assert "344 rows left out (nodes 252-595); --all shows them" in render_svg(plan)
     everything = render_svg(plan, show_all=True)
     assert "left out" not in everything
-    assert len([title for title in titles(everything) if title.startswith("node ")]) == 600 * 8
+    assert len([title for title in titles(everything) if title.startswith("node ")]) == 600 * 10
 
 
 def test_more_components_than_a_cell_can_show() -> None:

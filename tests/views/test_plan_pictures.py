@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import roost
+from roost.config.ranks import ranges
 from roost.views.terminal import render_findings, render_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,6 +27,12 @@ def mixed(nodes: int) -> dict[str, Any]:
     """Every second node is used, so that no two neighbours look the same."""
     ranks = ",".join(f"{8 * node}-{8 * node + 7}" for node in range(0, nodes, 2))
     return job({"actor": ranks})
+
+
+def motley(nodes: int) -> dict[str, Any]:
+    """On nodes of 10: no two look the same."""
+    held = [10 * node + bit for node in range(nodes) for bit in range(10) if (node + 1) >> bit & 1]
+    return job({"actor": ranges(held)})
 
 
 ROBOTS = {
@@ -102,11 +109,20 @@ def test_the_heterogeneous_example(width: int, same_as_before: Any) -> None:
 
 
 def test_all_shows_every_row() -> None:
-    plan = roost.plan(mixed(400), roost.Inventory.parse("400x8"))
+    plan = roost.plan(motley(400), roost.Inventory.parse("400x10"))
     assert "376 rows left out (nodes 20-395); --all shows them" in render_plan(plan)
     everything = render_plan(plan, show_all=True)
     assert "left out" not in everything
     assert all(f"\n{node} " in everything for node in range(400))
+
+
+def test_nodes_that_look_the_same_are_one_row_wherever_they_are() -> None:
+    ranks = ranges(rank for node in (*range(0, 90, 3), 95) for rank in range(8 * node, 8 * node + 8))
+    plan = roost.plan(job({"actor": "all", "reward": ranks}), roost.Inventory.parse("96x8"))
+    lines = render_plan(plan).splitlines()
+    assert lines[1].startswith("0,3,6.. x31 ")
+    assert lines[2].startswith("1-2,4-5,7-8.. x65 ")
+    assert "left out" not in "".join(lines)
 
 
 def test_colour_changes_nothing_but_colour() -> None:

@@ -28,6 +28,13 @@ def _listed(items: Sequence[str]) -> str:
     return "; ".join(items[:_SHOWN]) + more
 
 
+def _nodes(ranks: Sequence[int]) -> str:
+    """`node 3`, or `nodes 0-7`, or `nodes 1,3,5,7 and more`."""
+    spans = ranges(ranks).split(",")
+    more = " and more" if len(spans) > _SHOWN else ""
+    return f"node{'s' * (len(ranks) > 1)} {','.join(spans[:_SHOWN])}{more}"
+
+
 def _idle(plan: Plan) -> list[Finding]:
     if not plan.idle:
         return []
@@ -37,11 +44,11 @@ def _idle(plan: Plan) -> list[Finding]:
     same: dict[str, list[int]] = {}
     for node, indices in by_node.items():
         same.setdefault(ranges(indices), []).append(node)
-    where = [f"node{'s' * (len(nodes) > 1)} {ranges(nodes)}: {indices}" for indices, nodes in same.items()]
+    where = [f"{_nodes(nodes)}: {indices}" for indices, nodes in same.items()]
     return [
         Finding(
             code="RW102",
-            what=f"{len(plan.idle)} of {plan.inventory.num_accelerators} accelerators are idle",
+            what=f"{len(plan.idle):,} of {plan.inventory.num_accelerators:,} accelerators are idle",
             why=_listed(where),
             remedy="place a component there, or ask for fewer nodes",
         )

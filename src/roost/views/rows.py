@@ -12,22 +12,37 @@ from roost.views.look import KEEP, Fragments, Look, printable
 from roost.views.seats import NodeSeats, Seats, Unit, ranks_on_devices
 
 FEW_UNITS = 4  # robots of a node listed one by one
+_SPANS = 3  # of the nodes of one row
 _TAIL = 4  # of the rows of a long map, how many come from the end
+
+
+Run = tuple[NodeSeats, NodeSeats]  # the first and the last of nodes side by side
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One node, or several in a row that look the same."""
+    """One node, or several that look the same."""
 
-    first: NodeSeats
-    last: NodeSeats
+    runs: tuple[Run, ...]
     cells: tuple[Fragments, ...]
     beside: tuple[Fragments, ...]  # what sits on the node besides its accelerators
 
     @property
+    def first(self) -> NodeSeats:
+        return self.runs[0][0]
+
+    @property
+    def last(self) -> NodeSeats:
+        return self.runs[-1][1]
+
+    @property
     def nodes(self) -> str:
-        first, last = self.first.node.rank, self.last.node.rank
-        return str(first) if first == last else f"{first}-{last} x{last - first + 1}"
+        """`3`, `0-7 x8`, or `0,2,4.. x200`."""
+        spans = [(first.node.rank, last.node.rank) for first, last in self.runs]
+        count = sum(last - first + 1 for first, last in spans)
+        words = [str(first) if first == last else f"{first}-{last}" for first, last in spans[:_SPANS]]
+        text = ",".join(words) + ".." * (len(spans) > _SPANS)
+        return text if count == 1 else f"{text} x{count}"
 
     @property
     def host(self) -> str:
@@ -39,6 +54,10 @@ class Row:
     def model(self) -> str:
         held = self.first.node.accelerators
         return printable(held.model or held.type) if held.count else "-"
+
+    @property
+    def look(self) -> object:
+        return self.cells, self.beside, self.model
 
 
 class NodeRows:
@@ -62,9 +81,9 @@ class NodeRows:
                 else self._in_letters(mask)
                 for index, mask in enumerate(seats.accelerators)
             )
-            row = Row(seats, seats, cells, self._beside(seats))
-            if rows and _alike(rows[-1], row):
-                row = Row(rows.pop().first, seats, cells, row.beside)
+            row = Row(((seats, seats),), cells, self._beside(seats))
+            if rows and rows[-1].look == row.look:
+                row = Row(((rows.pop().first, seats),), cells, row.beside)
             rows.append(row)
         return rows
 
@@ -105,14 +124,21 @@ class NodeRows:
         return f"{unit.group}{KEEP}{kind}" if unit.type in self.ambiguous else kind
 
 
-def _alike(one: Row, other: Row) -> bool:
-    return one.cells == other.cells and one.beside == other.beside and one.model == other.model
-
-
 def bounded(rows: list[Row], most: int | None) -> tuple[list[Row | None], list[Row]]:
-    """The rows to show, None where some are left out, and those."""
+    """The rows to show, None where some are left out, and those.
+
+    Where there are too many, nodes that look the same become one row wherever they are.
+    """
     if most is None or len(rows) <= most:
         return list(rows), []
+    alike: dict[object, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row.look, []).append(row)
+    if len(alike) <= most:
+        return [
+            Row(tuple(run for row in same for run in row.runs), same[0].cells, same[0].beside)
+            for same in alike.values()
+        ], []
     head = most - _TAIL
     return [*rows[:head], None, *rows[-_TAIL:]], rows[head:-_TAIL]
 
