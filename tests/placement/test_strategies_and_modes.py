@@ -73,6 +73,15 @@ def test_wrong_flexible_lists(ranks: Any, code: str) -> None:
     assert caught.value.codes == (code,)
 
 
+def test_a_placement_shows_itself_by_the_names_programs_use() -> None:
+    place = roost.PackedPlacementStrategy(2, 3, 2).get_placement("1x4")[0]
+    assert repr(place) == (
+        "Placement(rank=0, cluster_node_rank=0, placement_node_rank=0, local_accelerator_rank=2, "
+        "accelerator_type='nvidia_gpu', local_rank=0, local_world_size=1, visible_accelerators=['2', '3'], "
+        "isolate_accelerator=True, local_hardware_ranks=[2, 3], node_group_label='cluster')"
+    )
+
+
 def test_flexible_lists_are_sorted() -> None:
     strategy = FlexiblePlacementStrategy([[9, 8], [3], [2, 0], [3]])
     assert held(strategy.get_placement(TWO)) == [(0, [0, 2]), (0, [3]), (0, [3]), (1, [0, 1])]

@@ -14,7 +14,7 @@ Assignment = tuple[
 ]  # the slot a process is on, and its resources counted inside the slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Placement:
     rank: int
     cluster_node_rank: int
@@ -57,6 +57,9 @@ class Placement:
     @property
     def isolate_gpu(self) -> bool:
         return self.isolate_accelerator
+
+    def __repr__(self) -> str:  # by the names programs use
+        return f"Placement({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
     def to_dict(self) -> dict[str, Any]:
         return {
