@@ -7,6 +7,7 @@ import json
 import pytest
 
 import roost
+from roost.config.document import parse
 from roost.errors import hide_secrets, looks_secret
 
 SECRET = [
@@ -30,6 +31,7 @@ SECRET = [
     "AWS_SECRET_ACCESS_KEY",
     "db_password",
     "authToken",
+    *("PGPASSWORD", "DBPASSWORD", "SSHPASS", "HFTOKEN", "OPENAIKEY", "mytoken", "GITTOKENS", "AWSCREDS"),
 ]
 OPEN = [
     "TOKENIZERS_PARALLELISM",
@@ -43,6 +45,16 @@ OPEN = [
     "robot_ip",
     "passes",
     "PYTHONPATH",
+    *(
+        "KEYFRAME",
+        "PASSTHROUGH",
+        "TOKENIZER_PATH",
+        "NCCL_IB_PKEY",
+        "turkeys",
+        "BYPASS",
+        "lowpass",
+        "SECRETARY",
+    ),
 ]
 
 
@@ -64,7 +76,7 @@ def test_lines_are_starred_at_the_same_width() -> None:
 
 
 def test_plans_keep_no_secret_values() -> None:
-    values = [f"canary-{number}" for number in range(6)]
+    values = [f"canary-{number}" for number in range(9)]
     group = {
         "label": "g",
         "node_ranks": 0,
@@ -72,6 +84,7 @@ def test_plans_keep_no_secret_values() -> None:
             {
                 "node_ranks": 0,
                 "env_vars": {"DB_PASS": values[0], "OPENAI_KEY_1": values[1], "NCCL_DEBUG": "INFO"},
+                "python_interpreter_path": f"uv run --index https://me:{values[8]}@host python",
             }
         ],
         "hardware": {
@@ -79,15 +92,65 @@ def test_plans_keep_no_secret_values() -> None:
             "configs": [
                 {"node_rank": 0, "api-key": values[2], "pwd": values[3], "keys": [values[4]]},
                 {"node_rank": 0, "url": f"https://me:{values[5]}@host"},
+                {"node_rank": 0, "cams": [f"rtsp://admin:{values[6]}@10.0.0.9", ["rtsp://10.0.0.8/x"]]},
+                {"node_rank": 0, "url": f"{'x' * 3000} https://me:a/{values[7]}@host/path"},
             ],
         },
     }
     job = {
         "cluster": {"component_placement": {"a": {"node_group": "g", "placement": 0}}, "node_groups": [group]}
     }
-    saved = json.dumps(roost.plan(job, roost.Inventory.parse("1x1")).to_dict())
+    plan = roost.plan(job, roost.Inventory.parse("1x1"))
+    saved = json.dumps(plan.to_dict())
     assert "canary" not in saved
     assert "INFO" in saved
+    assert "rtsp://10.0.0.8/x" in saved
+    assert "@host python" in saved
+    assert roost.Plan.from_dict(plan.to_dict()) == plan
+
+
+ENVIRONMENT = """\
+cluster:
+  component_placement: {a: {node_group: g, placement: 0}}
+  node_groups:
+    - label: g
+      node_ranks: 0
+      env_configs:
+        - node_ranks: 0
+          env_vars:
+"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["DB_PASSWORD: x,canary", "DB_PASSWORD: x,canary"],
+        ['DB_PASSWORD: "x\\"canary"', "DB_PASSWORD: 1"],
+        ['{DB_PASSWORD: "x\\"canary", A: [1]}'],
+        ["{DB_PASSWORD: x}canary: 3"],
+        ["DB_PASSWORD: ${foo:canary}"],
+        ["DB_PASSWORD: ${canary"],
+        ["A: ${oc.env:HF_TOKEN,canary"],
+        ["- {name: HF_TOKEN, value: canary}"],
+        ["- {value: canary, name: HF_TOKEN}"],
+        ["- name: HF_TOKEN", "  value: canary"],
+        ["{key: HF_TOKEN, value: canary}"],
+        ["A: https://me:canary/canary@host", "A: 1"],
+    ],
+)
+def test_errors_show_no_secret(lines: list[str]) -> None:
+    text = ENVIRONMENT + "".join(f"            {line}\n" for line in lines)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(parse(text, "job.yaml"), roost.Inventory.parse("1x1"))
+    assert "job.yaml:" in str(caught.value)
+    assert "canary" not in str(caught.value)
+    assert "canary" not in str([finding.to_dict() for finding in caught.value.findings])
+
+
+def test_several_variables_in_one_entry_of_a_list() -> None:
+    text = ENVIRONMENT + "            - {A: 1, B: 2}\n            - {name: x}\n"
+    plan = roost.plan(parse(text), roost.Inventory.parse("1x1"))
+    assert dict(plan.inventory.environment("g", 0).env_vars) == {"A": "1", "B": "2", "name": "x"}
 
 
 def test_an_override_with_a_secret_is_not_repeated() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from roost.config.plain import SECTIONS
 from roost.config.yaml_text import Positions
-from roost.errors import ConfigurationError, Finding, Path, error_for, shown
+from roost.errors import ConfigurationError, Finding, Path, error_for, hide_rest, is_secret, shown
 
 MAX_TEXT = 1_000  # of one text with interpolations
 MAX_IN_TEXT = 20
@@ -68,11 +68,12 @@ def resolve(
 
 
 def _problem(path: Path, text: str, reason: str, positions: Positions) -> Finding:
-    missing = text == "???"
+    missing, hidden = text == "???", is_secret(path)
+    quoted = f"the value of {path[-1]}" if hidden else hide_rest(shown(text))
     return Finding(
         code="RC006",
-        what=f"{path[-1]}: a value is required here" if missing else f"cannot resolve {shown(text)}",
-        why="" if missing else reason,
+        what=f"{path[-1]}: a value is required here" if missing else f"cannot resolve {quoted}",
+        why="" if missing or hidden else hide_rest(reason),
         remedy="write the value" if missing else "define what it refers to, or write the value",
         path=path,
         where=positions.values.get(path) or positions.keys.get(path),

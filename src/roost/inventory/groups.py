@@ -10,7 +10,7 @@ from roost.config.document import Document
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
-from roost.errors import Finding, Path, looks_secret, shown
+from roost.errors import Finding, Path, hide_rest, looks_secret, shown
 from roost.inventory.hardware import HardwareUnit, hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
@@ -51,7 +51,11 @@ class NodeGroup:
 
     def without_secrets(self) -> NodeGroup:
         environments = tuple(
-            replace(env, env_vars=tuple((k, None if looks_secret(k, v) else v) for k, v in env.env_vars))
+            replace(
+                env,
+                env_vars=tuple((k, None if looks_secret(k, v) else v) for k, v in env.env_vars),
+                python_interpreter_path=env.python_interpreter_path and hide_rest(env.python_interpreter_path),
+            )
             for env in self.environments
         )
         hardware = tuple(HardwareUnit.from_dict(unit.to_dict()) for unit in self.hardware)
@@ -258,6 +262,19 @@ class _Reader:
             )
         return tuple(environments)
 
+    def _named_apart(self, subject: str, path: Path) -> None:
+        self.found(
+            "RC103",
+            f"{subject}: a variable is written as its name and its value",
+            path,
+            key=True,
+            why="`name` and `value` would be two variables",
+            remedy="write `NAME: value`, such as `- HF_HOME: /data`",
+        )
+        where = self.findings[-1].where
+        if where is not None:  # the value may be a secret
+            self.findings[-1] = replace(self.findings[-1], where=replace(where, excerpt=""))
+
     def _variables(
         self,
         subject: str,
@@ -267,6 +284,9 @@ class _Reader:
         path: Path,
     ) -> dict[str, str]:
         variables: dict[str, str] = {}
+        for entry, inner in _maps(config.env_vars, path):
+            if entry.keys() in _NAMED_APART:
+                self._named_apart(subject, inner)
         for where, name, value in _each_variable(config.env_vars, path):
             problem = _variable_problem(name, value)
             if problem:
@@ -293,13 +313,19 @@ class _Reader:
         return variables
 
 
-def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
+# As other systems write a variable. Here it would be two, and the name of a secret would be no name.
+_NAMED_APART = ({"name", "value"}, {"key", "value"})
+
+
+def _maps(value: Any, path: Path) -> list[tuple[Mapping[str, Any], Path]]:
     if isinstance(value, Mapping):
-        return [((*path, name), name, item) for name, item in value.items()]
+        return [(value, path)]
+    return [(entry, (*path, index)) for index, entry in enumerate(value or ())]
+
+
+def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
     return [
-        ((*path, index, name), name, item)
-        for index, entry in enumerate(value or ())
-        for name, item in entry.items()
+        ((*inner, name), name, item) for entry, inner in _maps(value, path) for name, item in entry.items()
     ]
 
 

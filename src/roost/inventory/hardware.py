@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roost.errors import ConfigurationError, Finding, Path, close_to, looks_secret, nearest
+from roost.errors import ConfigurationError, Finding, Path, close_to, holds_login, looks_secret, nearest
 
 _SCHEMAS: dict[str, tuple[Any, Any, frozenset[str]]] = {}  # schema, its validator, its fields
 
@@ -47,7 +47,7 @@ def _thawed(value: Any) -> Any:
             if kind == "map"
             else [_thawed(item) for item in items]
         )
-    return value
+    return None if holds_login(value) else value
 
 
 def register_hardware(type_name: str, schema: Any) -> None:
