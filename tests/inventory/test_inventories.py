@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,29 @@ def test_uniform() -> None:
             Inventory.uniform(*wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"cpus": "a"}, "RC103"),
+        ({"cpus": 4.5}, "RC103"),
+        ({"cpus": 0}, "RC104"),
+        ({"memory_gib": -3}, "RC104"),
+        ({"model": 4.5}, "RC103"),
+        ({"type": "nvidia"}, "RI101"),
+    ],
+)
+def test_a_uniform_cluster_is_checked_as_a_file_is(more: dict[str, Any], code: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.uniform(2, 4, **more)
+    assert caught.value.codes == (code,)
+
+
+def test_a_model_may_be_written_as_a_number() -> None:
+    plan = roost.plan({"cluster": {"component_placement": {"a": 0}}}, Inventory.uniform(2, 4, model=4090))
+    assert roost.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert plan.inventory.nodes[0].accelerators.model == "4090"
+
+
 # -- dicts and files -------------------------------------------------------------------------------------
 
 DATA = {
@@ -130,6 +154,9 @@ def test_files(tmp_path: Path) -> None:
         ({"nodes": [{"cpus": 0}]}, "RC104"),
         ({"nodes": 3}, "RC103"),
         ({"nodes": [{"ip": ["10.0.0.1"]}]}, "RC103"),
+        ({"nodes": [{"accelerators": {"count": 1, "type": "nvidia"}}] * 2}, "RI101"),
+        ({"nodes": [{"accelerators": {"count": 1, "type": "none"}}]}, "RI101"),
+        ({"nodes": [{}], "format_version": 2}, "RI101"),
         ([], "RI101"),
         (None, "RI101"),
     ],
@@ -138,6 +165,22 @@ def test_wrong_dicts(data: Any, code: str) -> None:
     with pytest.raises(roost.ConfigurationError) as caught:
         Inventory.from_dict(data)
     assert caught.value.codes == (code,)
+
+
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        ({}, "add `nodes: [{accelerators: 8}]`"),
+        ({"nodes": [{"accelerators": {}}]}, "add `count: 8`"),
+        ({"nodes": [{"gpus": 8}]}, "did you mean 'accelerators'?"),
+        ({"nodes": [{"num_gpus": 8}]}, "did you mean 'accelerators'?"),
+        ({"nodes": [{"cpu": 8}]}, "did you mean 'cpus'? known: accelerators, cpus, hostname, ip"),
+    ],
+)
+def test_remedies(data: Any, remedy: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.from_dict(data)
+    assert [finding.remedy for finding in caught.value.findings] == [remedy]
 
 
 def test_wrong_files(tmp_path: Path) -> None:
@@ -154,6 +197,49 @@ def test_wrong_files(tmp_path: Path) -> None:
             Inventory.load(broken)
     with pytest.raises(roost.ConfigurationError, match="cannot be read"):
         Inventory.load(tmp_path / "missing.json")
+
+
+def loading(file: Path, content: str) -> str:
+    file.write_text(content)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.load(file)
+    return str(caught.value)
+
+
+def test_problems_in_json_are_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "i.json"
+    said = loading(file, '{"nodes": [\n {"accelerators": 8},\n {"acelerators": 8}\n]}')
+    assert f"{file}:3:3" in said
+    assert "did you mean 'accelerators'" in said
+    assert f"{file}:1:15" in loading(file, '{"nodes": [], "nodes": [{}]}')
+    monkeypatch.setattr("roost.inventory.reading.MAX_PLACED", 10)
+    said = loading(file, '{"nodes": [\n\t{"acelerators": 8}\n]}')
+    assert f"{file}:1:1" in said
+    assert "nodes[0].acelerators: unknown key 'acelerators'" in said
+
+
+def test_a_key_written_twice_is_refused(tmp_path: Path) -> None:
+    assert "'cpus' is written twice" in loading(tmp_path / "i.json", '{"nodes": [{"cpus": 1, "cpus": 2}]}')
+
+
+def test_a_list_is_told_what_an_inventory_is(tmp_path: Path) -> None:
+    for name in ("i.yaml", "i.json"):
+        said = loading(tmp_path / name, "[1]")
+        assert "an inventory is a mapping with `nodes`" in said
+        assert "cluster:" not in said
+
+
+@pytest.mark.parametrize("name", ["i.yaml", "i.json"])
+def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / name).symlink_to("pipe")
+    with pytest.raises(roost.ConfigurationError, match="it is not a regular file"):
+        Inventory.load(tmp_path / name)
+
+
+def test_a_node_without_accelerators_may_say_none() -> None:
+    held = {"count": 0, "type": "none"}
+    assert Inventory.from_dict({"nodes": [{"accelerators": held}]}) == Inventory.parse("1x0")
 
 
 # -- values ----------------------------------------------------------------------------------------------
@@ -275,5 +361,7 @@ def test_registering_an_accelerator() -> None:
     kind = register_accelerator("test_tpu", visible_variable="TPU_VISIBLE_CHIPS", ray_resource="TPU")
     assert accelerator_kind("test_tpu") is kind
     assert register_accelerator("test_tpu", visible_variable="TPU_VISIBLE_CHIPS", ray_resource="TPU") == kind
+    nodes = [{"accelerators": {"count": 1, "type": "test_tpu"}}]
+    assert Inventory.from_dict({"nodes": nodes}).nodes[0].accelerators.type == "test_tpu"
     with pytest.raises(roost.ConfigurationError, match="already registered"):
         register_accelerator("test_tpu", visible_variable="OTHER")

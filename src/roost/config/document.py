@@ -18,6 +18,7 @@ from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, error_for
 
 NAMELESS = "<config>"
+A_JOB = ("a job is a mapping of sections", "start with `cluster:`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,14 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     return Document(data, document.name, positions)
 
 
-def read_file(path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES) -> Document:
+def read_file(
+    path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
+) -> Document:
+    return parse(read_text(path, max_bytes), str(path), max_values, wanted)
+
+
+def read_text(path: FilePath, max_bytes: int) -> str:
+    """The text of a regular file of bounded size: a pipe would block, a device may never end."""
     try:
         if not path.is_file() and path.exists():
             raise IsADirectoryError(0, "it is not a regular file")
@@ -119,10 +127,10 @@ def read_file(path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_
                 Finding(
                     code="RC004",
                     what=f"{path}: larger than {max_bytes:,} bytes",
-                    remedy="a job file is short; is this the right file?",
+                    remedy="is this the right file?",
                 )
             )
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigurationError):
             raise
@@ -132,10 +140,12 @@ def read_file(path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_
         raise ConfigurationError(
             Finding(code="RC001", what=f"{path}: cannot be read", why=str(reason), remedy="check the path")
         ) from None
-    return parse(text, str(path), max_values)
 
 
-def parse(text: str, name: str = "<text>", max_values: int = MAX_VALUES) -> Document:
+def parse(
+    text: str, name: str = "<text>", max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
+) -> Document:
+    """YAML as a document. `wanted` says of a text that is no mapping what it should be, and how to start."""
     data, positions, findings = read_yaml(text.removeprefix("\ufeff"), name, max_values)
     if findings:
         raise error_for(findings)
@@ -143,12 +153,5 @@ def parse(text: str, name: str = "<text>", max_values: int = MAX_VALUES) -> Docu
         data = {}
     if not isinstance(data, dict):
         where = positions.values.get(())
-        raise ConfigurationError(
-            Finding(
-                code="RC103",
-                what="a job is a mapping of sections",
-                where=where,
-                remedy="start with `cluster:`",
-            )
-        )
+        raise ConfigurationError(Finding(code="RC103", what=wanted[0], where=where, remedy=wanted[1]))
     return Document(data, name, positions)

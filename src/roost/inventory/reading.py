@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from roost.config.document import Document
+from roost.config.document import Document, parse, read_file, read_text
+from roost.config.json_text import read_json
 from roost.config.plain import plain_mapping
 from roost.config.schema import Count, Rank, Section, Text, validate
-from roost.errors import ConfigurationError, Finding, counted, error_for, shown
+from roost.errors import ConfigurationError, Finding, Span, counted, dotted, error_for, shown
+from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 
 MAX_NODES = 200_000
 MAX_ACCELERATORS = 4_096  # on one node
 MAX_FILE_BYTES = 32 << 20
+MAX_PLACED = 1 << 20  # characters of JSON that are read once more to say where in it a problem is
+FORMAT_VERSION = 1
+AN_INVENTORY = ("an inventory is a mapping with `nodes`", "write nodes: [{accelerators: 8}, ...]")
 _SHAPE = re.compile(r"\s*([0-9]{1,7})\s*[xX]\s*([0-9]{1,4})\s*(?::\s*([\w. -]{1,40}?)\s*)?", re.ASCII)
 
 
@@ -47,7 +52,7 @@ class NodeEntry(Section):
 
 
 class InventoryFile(Section):
-    format_version: int = 1
+    format_version: int = FORMAT_VERSION
     nodes: list[NodeEntry]
 
 
@@ -94,12 +99,9 @@ def uniform_nodes(
                 remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 to {MAX_ACCELERATORS:,} accelerators each",
             )
         )
-    held = (
-        NO_ACCELERATORS
-        if accelerators == 0
-        else Accelerators(count=accelerators, type=type, model=model, memory_gib=memory_gib)
-    )
-    return tuple(Node(rank=rank, cpus=cpus, accelerators=held) for rank in range(first, first + num_nodes))
+    held = {"count": accelerators, "type": type, "model": model, "memory_gib": memory_gib}
+    (node,) = read_mapping({"nodes": [{"cpus": cpus, "accelerators": held}]}, "<inventory>")
+    return tuple(replace(node, rank=rank) for rank in range(first, first + num_nodes))
 
 
 def read_mapping(data: Any, name: str) -> tuple[Node, ...]:
@@ -107,8 +109,8 @@ def read_mapping(data: Any, name: str) -> tuple[Node, ...]:
         raise ConfigurationError(
             Finding(
                 code="RI101",
-                what=f"{name}: an inventory is a mapping with `nodes`, not {type(data).__name__}",
-                remedy="write nodes: [{accelerators: 8}, ...]",
+                what=f"{name}: {AN_INVENTORY[0]}, not {type(data).__name__}",
+                remedy=AN_INVENTORY[1],
             )
         )
     return read_nodes(Document(plain_mapping(data, ("nodes",), ("nodes",), 5 * MAX_NODES), name))
@@ -117,6 +119,9 @@ def read_mapping(data: Any, name: str) -> tuple[Node, ...]:
 def read_nodes(document: Document) -> tuple[Node, ...]:
     entries, findings = validate(InventoryFile, document.data, document, ())
     if entries is None:
+        raise error_for(findings)
+    findings = [*_version_problems(entries, document), *_type_problems(entries, document)]
+    if findings:
         raise error_for(findings)
     if not 1 <= len(entries.nodes) <= MAX_NODES:
         raise ConfigurationError(
@@ -128,6 +133,30 @@ def read_nodes(document: Document) -> tuple[Node, ...]:
             )
         )
     return tuple(_node(rank, entry) for rank, entry in enumerate(entries.nodes))
+
+
+def _version_problems(entries: InventoryFile, document: Document) -> list[Finding]:
+    version = entries.format_version
+    if version == FORMAT_VERSION:
+        return []
+    what, remedy = f"an inventory of format {version:,}", f"this roost reads format {FORMAT_VERSION}"
+    return [document.finding("RI101", what, ("format_version",), remedy=remedy)]
+
+
+def _type_problems(entries: InventoryFile, document: Document) -> list[Finding]:
+    """Of types nobody registered; each is said once."""
+    first: dict[str, int] = {}
+    for rank, entry in enumerate(entries.nodes):
+        if isinstance(entry.accelerators, AcceleratorEntry) and entry.accelerators.count:
+            first.setdefault(entry.accelerators.type, rank)
+    findings = []
+    for name, rank in first.items():
+        try:
+            accelerator_kind(name)
+        except ConfigurationError as error:
+            problem, path = error.findings[0], ("nodes", rank, "accelerators", "type")
+            findings.append(document.finding(problem.code, problem.what, path, remedy=problem.remedy))
+    return findings
 
 
 def _node(rank: int, entry: NodeEntry) -> Node:
@@ -144,26 +173,37 @@ def _node(rank: int, entry: NodeEntry) -> Node:
 
 
 def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
-    """JSON by its extension, otherwise YAML with positions."""
-    from roost.config.document import read_file
-
+    """JSON by its extension, otherwise YAML."""
     if path.suffix != ".json":
-        return read_nodes(read_file(path, MAX_FILE_BYTES, 20 * MAX_NODES))
+        return read_nodes(read_file(path, MAX_FILE_BYTES, 20 * MAX_NODES, AN_INVENTORY))
+    text = read_text(path, MAX_FILE_BYTES)
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError(
-                Finding(code="RC004", what=f"{path}: larger than {MAX_FILE_BYTES:,} bytes")
-            )
-        data = json.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
+        return read_mapping(read_json(text), str(path))
+    except ConfigurationError as error:
+        raise _placed(error, text, str(path)) from None
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             Finding(
                 code="RC001",
                 what=f"{path}: cannot be read",
-                why=getattr(error, "strerror", None) or str(error)[:200],
-                remedy="check the path and that it holds JSON",
+                why=str(error)[:200],
+                remedy="check that it holds JSON",
             )
         ) from None
-    return read_mapping(data, str(path))
+
+
+def _placed(error: ConfigurationError, text: str, name: str) -> ConfigurationError:
+    """The same with its line and column. JSON is YAML too, in all but a few corners, and YAML has positions."""
+    if len(text) <= MAX_PLACED:
+        try:
+            read_nodes(parse(text, name, wanted=AN_INVENTORY))
+        except ConfigurationError as placed:
+            if placed.codes == error.codes:
+                return placed
+    top = Span(source=name, line=1, column=1, length=1, excerpt="")
+    return ConfigurationError(
+        *(
+            replace(finding, what=": ".join(filter(None, [dotted(finding.path), finding.what])), where=top)
+            for finding in error.findings
+        )
+    )

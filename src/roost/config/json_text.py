@@ -1,0 +1,24 @@
+"""JSON text as data. A key written twice is refused, as in YAML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from roost.errors import ConfigurationError, Finding, shown
+
+
+def read_json(text: str) -> Any:
+    """Raises ValueError for what is no JSON, and RecursionError for what is nested too deep."""
+    return json.loads(text, object_pairs_hook=_mapping)
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        left = dict.fromkeys(found, 1)
+        twice = next(name for name, _ in pairs if not left.pop(name, 0))
+        raise ConfigurationError(
+            Finding(code="RC003", what=f"the key {shown(twice)} is written twice", remedy="keep one of them")
+        )
+    return found
