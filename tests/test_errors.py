@@ -137,6 +137,22 @@ def test_long_lines_are_shown_around_the_caret() -> None:
     assert carets.count("^") == 4
 
 
+@pytest.mark.parametrize(
+    ("line", "marked", "carets"),
+    [
+        ("a: 0-99", "0-99", "   ^^^^"),
+        ("\u6f14\u5458: 0-99", "0-99", "      ^^^^"),
+        ("a: 0\uff0c9", "0\uff0c9", "   ^^^^"),
+        ("e\u0301: 9", "9", "   ^"),
+        ("\ta:\t9", "9", "    ^"),
+    ],
+)
+def test_carets_stand_under_what_they_mark(line: str, marked: str, carets: str) -> None:
+    where = Span(source="x", line=1, column=line.index(marked) + 1, length=len(marked), excerpt=line)
+    text = render([Finding(code="RC101", what="w", where=where)])
+    assert text.splitlines()[-1] == f"   | {carets}"
+
+
 def test_words() -> None:
     assert [counted(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
     assert counted(1200, "entry") == "1,200 entries"

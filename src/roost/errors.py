@@ -7,6 +7,7 @@ else in roost words an error. Errors carry findings as their arguments, so they 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -57,7 +58,7 @@ CODES: dict[str, Code] = {
     "RI103": Code("an unknown node group"),
     "RI104": Code("a node that does not exist", "fit"),
     "RI105": Code("a node outside its group"),
-    "RI106": Code("an environment variable set twice on one node"),
+    "RI106": Code("a variable or interpreter set twice on one node"),
     "RI107": Code("a hardware entry that does not fit its type"),
     "RI108": Code("fewer nodes than the job asks for", "fit"),
     "RI109": Code("a node rank listed twice"),
@@ -293,7 +294,9 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name, and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
 _NAME = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=]\s{0,60}""")
 _VALUE = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|[^,}\]]+""")
-_MENTION = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=,]\s{0,60}""")  # of a name: in `name: HF_TOKEN, value: x` too
+_MENTION = re.compile(
+    r"""([\w.-]{1,120})["']?\s{0,60}[:=,]\s{0,60}"""
+)  # of a name: in `name: HF_TOKEN, value: x` too
 # A password may hold a slash. A search ends at the next URL, which keeps hostile texts cheap.
 _LOGIN = re.compile(r"(?<=://)(?:[^/@\s:]+|[^/@\s:]*:(?:(?!://)\S)*)(?=@)")
 _LONGEST_EXCERPT = 2_000
@@ -354,9 +357,17 @@ def _excerpt(place: Span, path: Path) -> list[str]:
         start = max(0, column - 60)
         line, column = ("..." if start else "") + line[start : start + 150], column - start + 3 * bool(start)
     line = _printable(line.replace("\t", " "))
-    length = max(1, min(length, len(line) - column))
+    before, marked = _width(line[:column]), max(1, _width(line[column : column + length]))
     gutter = " " * len(str(place.line))
-    return [f" {gutter} |", f" {place.line} | {line}", f" {gutter} | {' ' * column}{'^' * length}"]
+    return [f" {gutter} |", f" {place.line} | {line}", f" {gutter} | {' ' * before}{'^' * marked}"]
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes: Chinese characters two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(ch) in "WF" for ch in text)
+    return len(text) + wide - sum(unicodedata.category(ch) in ("Mn", "Me") for ch in text)
 
 
 def dotted(path: Path) -> str:

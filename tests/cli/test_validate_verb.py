@@ -42,6 +42,14 @@ def test_every_problem_of_every_file_with_carets(cli: Any) -> None:
     ]
 
 
+def test_an_override_may_delete(cli: Any) -> None:
+    Path("more.yaml").write_text("cluster: {component_placement: {actor: 0, env: 7-0}}\n")
+    assert cli("validate", "more.yaml").code == 1
+    done = cli("validate", "more.yaml", "~cluster.component_placement.env")
+    assert (done.code, done.out) == (0, "more.yaml: fine\n")
+    assert "~/absent.yaml: cannot be read" in cli("validate", "~/absent.yaml").err
+
+
 def test_what_is_missing_names_its_file(cli: Any) -> None:
     Path("empty.yaml").write_text("trainer: {}\n")
     done = cli("validate", "empty.yaml")

@@ -84,6 +84,13 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes | None, code
     assert name in str(caught.value)
 
 
+def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_bytes(b"a: 1\nb: \xe9\n")
+    with pytest.raises(roost.ConfigurationError, match=r"line 2 is not UTF-8 text\n.*save it as UTF-8"):
+        read_file(file)
+
+
 def test_values_are_used_as_written(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(JOB)
@@ -182,6 +189,25 @@ rule: {node_group: node, placement: 0-1}
     }
 
 
+def test_resolvers_may_give_lists_and_mappings() -> None:
+    register = getattr(OmegaConf, "register_resolver", OmegaConf.register_new_resolver)
+    register("roost_test_rules", lambda: {"a": {"placement": "0-3"}, "b": 4}, replace=True)
+    register("roost_test_many", lambda count: ["0"] * count, replace=True)
+    text = """
+cluster:
+  component_placement: ${roost_test_rules:}
+  node_groups: [{label: g, node_ranks: '${oc.decode:"[0, 1]"}'}]
+"""
+    placed = roost.ComponentPlacement(parse(text), INVENTORY)
+    assert {name: placed.get_hardware_ranks(name) for name in placed.components} == {
+        "a": [0, 1, 2, 3],
+        "b": [4],
+    }
+    assert placed.inventory.groups["g"].node_ranks == (0, 1)
+    with pytest.raises(roost.ConfigurationError, match="more than 20,000 values"):
+        load(parse("cluster: {node_groups: '${roost_test_many:30000}'}"))
+
+
 def test_what_roost_does_not_read_need_not_resolve() -> None:
     text = "mine: ${nothing}\nactor: {model: {path: '${nothing}'}}\ncluster: {component_placement: {a: '${n}'}}\nn: 0"
     assert ranks(parse(text), "a") == [0]
@@ -220,6 +246,42 @@ def test_a_section_needs_a_plus() -> None:
 def test_deleting() -> None:
     document = load(parse(JOB), ["~cluster.component_placement.rollout"])
     assert list(document.data["cluster"]["component_placement"]) == ["actor", "pair"]
+
+
+def test_deleting_only_a_certain_value() -> None:
+    document = load(parse(JOB), ["~cluster.component_placement.actor=0-7"])
+    assert list(document.data["cluster"]["component_placement"]) == ["pair", "rollout"]
+    for value in ("0-6", "", "null"):
+        with pytest.raises(roost.ConfigurationError, match="has another value"):
+            load(parse(JOB), [f"~cluster.component_placement.actor={value}"])
+
+
+def test_keys_with_dots_in_them() -> None:
+    job = "cluster: {component_placement: {my.env: 0-7, other.env: {placement: 1}}}"
+    rules = ["cluster.component_placement.my.env=1", "cluster.component_placement.other.env.placement=2"]
+    assert load(parse(job), rules).data["cluster"]["component_placement"] == {
+        "my.env": 1,
+        "other.env": {"placement": 2},
+    }
+    left = load(parse(job), ["~cluster.component_placement.my.env"]).data["cluster"]["component_placement"]
+    assert list(left) == ["other.env"]
+    assert load(parse("mine.a: {b: 1}"), ["mine.a.b=2"]).data == {"mine.a": {"b": 2}}
+
+
+@pytest.mark.parametrize("override", ["cluster.num_nodes=", "cluster.component_placement.actor= "])
+def test_no_text_is_not_null(override: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(parse(JOB), INVENTORY, overrides=[override])
+    assert [finding.where and finding.where.source for finding in caught.value.findings] == ["<override>"]
+    assert load(parse(JOB), ["cluster.num_nodes=null"]).data["cluster"]["num_nodes"] is None
+
+
+def test_keys_that_an_override_makes_are_found_in_it() -> None:
+    made = load(parse(JOB), ["cluster.layouts.a.b=1"])
+    for path in (("cluster", "layouts"), ("cluster", "layouts", "a"), ("cluster", "layouts", "a", "b")):
+        span = made.key_span(path)
+        assert span is not None
+        assert span.source == "<override>"
 
 
 @pytest.mark.parametrize("spelling", ["cluster.node_groups[0].label=x", "cluster.node_groups.0.label=x"])

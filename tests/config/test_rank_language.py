@@ -65,6 +65,50 @@ def test_mistakes(text: str, code: str, culprit: str) -> None:
     assert text[start : start + length] == culprit
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0-3\uff0c8-11", "fullwidth comma; write 0-3,8-11"),
+        ("0-3\uff1a0-7", "fullwidth colon; write 0-3:0-7"),
+        ("0-3,\xa08-11", "no-break space; write 8-11"),
+        ("0-3,\u200b8-11", "zero width space; write 8-11"),
+        ("0\u22123", "minus sign; write 0-3"),
+        ("0\uff5e3", "fullwidth tilde; write 0-3"),
+        ("0\u30011", "ideographic comma; write 0,1"),
+        ("\uff10-\uff13", "fullwidth digit zero; write 0-3"),
+        ("0-\xe9", "latin small letter e with acute; write ranks as"),
+        ("0,ALL", "in lower case and alone"),
+        ("0-7:2-13,8-15:14-15", "write 0-7:0-11,8-15:12-13"),
+        ("0:0,1:2,2,3:5-6", "write 0:0,1:1,2,3:3-4"),
+        ("0-3:0,1,2,3,4-7:4,5-7", "write 0-3:0-3,4-7:4-7"),
+        ("0,0", "for several processes on one resource"),
+        ("1:1,0:0", "start at 0 here"),
+    ],
+)
+def test_remedies(text: str, remedy: str) -> None:
+    with pytest.raises(RankSyntaxError) as caught:
+        parse_ranks(text)
+    found = caught.value.problems[0][0].remedy
+    assert remedy in found
+    if found.startswith("write 0"):
+        assert str(parse_ranks(found.removeprefix("write "))) == found.removeprefix("write ")
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0,all", "use `all` alone, or name the ranks"),
+        ("All", "write `all`, in lower case and alone"),
+        ("0\u30011", "it holds U+3001, ideographic comma; write 0,1"),
+        ("0\uff1a1", "it holds U+FF1A, fullwidth colon; write 0, 0-3, `0,2` or all"),
+    ],
+)
+def test_remedies_for_node_ranks(text: str, remedy: str) -> None:
+    with pytest.raises(RankSyntaxError) as caught:
+        parse_node_ranks(text)
+    assert caught.value.problems[0][0].remedy == remedy
+
+
 def test_all_problems_of_a_text_are_reported() -> None:
     with pytest.raises(RankSyntaxError) as caught:
         parse_ranks("x,3-1,0:y,all:all")

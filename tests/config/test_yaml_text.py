@@ -96,6 +96,46 @@ def test_positions() -> None:
     assert at("a", "c", "d", key=True) == (3, "d")
 
 
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [
+        ("k: &a 0-7", (1, "0-7")),
+        ("k: !!str &a 0-7", (1, "0-7")),
+        ("k: &a !!str '0-7'", (1, "0-7")),
+        ("k: [&a x, y]", (1, "[&a x, y]")),
+        ("k: &a [x, y]", (1, "[x, y]")),
+        ("k: &a\n  0-7", (1, "&a")),
+        ("k: |\n  0-7\n", (2, "0-7")),
+        ("k: >-\n  0-7\n", (2, "0-7")),
+        ("k: '0-7,\n  9'", (1, "'0-7,")),
+        ("k: ''", (1, "''")),
+    ],
+)
+def test_the_position_of_a_value_is_that_of_its_content(written: str, at: tuple[int, str]) -> None:
+    span = parse(written).positions.values[("k",)]
+    assert (span.line, span.excerpt[span.column - 1 :][: span.length]) == at
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "remedy"),
+    [
+        ("a:\n  b:2\n  c: 3\n", 2, "put a space after `b:`"),
+        ("a:\n  c: 3\n  b:2\n", 3, "put a space after `b:`"),
+        ("a:\n  b,c:0-7\n\n  d: 3\n", 2, "put a space after `b,c:`"),
+        ("a:\n  - b:2\n    c: 3\n", 2, "put a space after `b:`"),
+        ("a\uff1a\n  b: 2\n", 1, "write `a:`, with the colon of the keyboard"),
+        ("a: {b: ${c}}\n", 1, "put the text with ${...} in quotes"),
+        ("a: [0-${c}, 1]\n", 1, "put the text with ${...} in quotes"),
+        ("a:\n  - http://x\n    c: 3\n", 3, "check the indentation, or quote the text"),
+    ],
+)
+def test_small_slips_are_found_where_they_are(text: str, line: int, remedy: str) -> None:
+    finding = refused(text).findings[0]
+    assert finding.remedy == remedy
+    assert finding.where is not None
+    assert finding.where.line == line
+
+
 def test_every_repeated_key_is_reported_once() -> None:
     error = refused("a: &x {k: 1, k: 2, k: 3}\nb: *x\nc: 1\nc: 2\n")
     assert error.codes == ("RC003",) * 3
@@ -106,6 +146,8 @@ def test_every_repeated_key_is_reported_once() -> None:
     ("text", "code"),
     [
         ("a: 1\n---\nb: 2\n", "RC005"),
+        ("a: {<<: {b: 1}, <<: {c: 2}}", "RC003"),
+        ("a: {'<<': 1, '<<': 2}", "RC003"),
         ("a: !!python/object/apply:os.system [x]", "RC005"),
         ("a: !custom 1", "RC005"),
         ("a: !!binary aGVsbG8=", "RC005"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -142,3 +143,69 @@ def test_every_suggestion_is_valid(sizes: list[int], cuts: list[tuple[int, int]]
         return  # right as it is, or more than one thing wrong
     for suggestion in remedies[0].removeprefix("use ").split(", or "):
         assert not plan(suggestion), suggestion
+
+
+@given(
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    start=st.integers(0, 8),
+    width=st.integers(2, 12),
+    count=st.integers(1, 4),
+)
+def test_every_suggestion_for_a_torn_process_is_valid(
+    sizes: list[int], start: int, width: int, count: int
+) -> None:
+    inventory = roost.Inventory.parse(",".join(f"1x{size}" for size in sizes))
+
+    def problems(processes: list[range]) -> list[roost.Finding]:
+        try:
+            roost.FlexiblePlacementStrategy(processes).get_placement(inventory)
+        except roost.PlacementError as error:
+            return list(error.findings)
+        return []
+
+    end = start + width * count
+    processes = [range(first, first + width) for first in range(start, end, width)]
+    found = problems(processes)
+    if [finding.code for finding in found] != ["RP102"]:
+        return
+    for suggestion in found[0].remedy.split(", or "):
+        number = int(re.findall("[0-9]+", suggestion)[0])
+        if suggestion.startswith("start it at"):
+            assert not problems([*processes[:-1], range(number, number + width)]), suggestion
+        else:
+            assert suggestion.startswith("give each process ")
+            assert width % number == 0
+            assert not problems([range(first, first + number) for first in range(start, end, number)]), sizes
+
+
+@given(
+    actor=st.tuples(st.integers(0, 15), st.integers(0, 15)),
+    rollout=st.tuples(st.integers(0, 15), st.integers(0, 15)),
+    hole=st.booleans(),
+    inference=st.sampled_from([None, "0-1", "14-15"]),
+)
+def test_every_suggestion_for_actor_and_rollout_is_valid(
+    actor: tuple[int, int], rollout: tuple[int, int], hole: bool, inference: str | None
+) -> None:
+    first, last = sorted(rollout)
+    scattered = hole and last - first > 1
+    rules = {
+        "actor": f"{min(actor)}-{max(actor)}",
+        "rollout": f"{first},{first + 2}-{last}" if scattered else f"{first}-{last}",
+        **({"inference": inference} if inference else {}),
+    }
+
+    def problems(rollout: str) -> list[roost.Finding]:
+        config = {
+            "cluster": {"component_placement": {**rules, "rollout": rollout}},
+            "algorithm": {"recompute_logprobs": True},
+        }
+        try:
+            roost.ModelParallelComponentPlacement(config, roost.Inventory.parse("2x8"))
+        except roost.ConfigurationError as error:
+            return [finding for finding in error.findings if finding.path[2:3] == ("rollout",)]
+        return []
+
+    for finding in problems(rules["rollout"]):
+        for suggestion in re.findall("[0-9]+-?[0-9]*", finding.remedy):
+            assert not problems(suggestion), (rules, finding.remedy)

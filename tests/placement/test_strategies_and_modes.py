@@ -276,6 +276,18 @@ def test_inference_takes_the_actor_sizes(name: str) -> None:
     assert (own.inference_tp_size, own.inference_dp_size) == (4, 2)
 
 
+@pytest.mark.parametrize("word", ["false", "Off", "no", "0", "", None, False])
+def test_inference_needs_recomputation_in_whatever_words(word: Any) -> None:
+    off = {"algorithm": {"recompute_logprobs": word}}
+    with pytest.raises(roost.ConfigurationError) as caught:
+        model_parallel(off, actor="0-3", rollout="4-7", inference="8-15")
+    assert caught.value.codes == ("RM105",)
+    for on in ("true", "Yes", 1):
+        model_parallel(
+            {"algorithm": {"recompute_logprobs": on}}, actor="0-3", rollout="4-7", inference="8-15"
+        )
+
+
 def test_context_parallelism_counts() -> None:
     placed = model_parallel({"actor": actor_tp(2, 1, 2)}, actor="0-7", rollout="8-15")
     assert (placed.actor_cp_size, placed.actor_dp_size) == (2, 2)

@@ -37,7 +37,8 @@ def command(
     No cluster is needed. With --on or --inventory it also says whether the jobs fit there. KEY=VALUE overrides
     a value in each file.
     """
-    overrides = tuple(one for one in files if "=" in one and not os.path.exists(one))  # noqa: PTH110
+    deleting = tuple(one for one in files if one.startswith("~") and "/" not in one)
+    overrides = tuple(one for one in files if ("=" in one or one in deleting) and not os.path.exists(one))  # noqa: PTH110
     files = tuple(one for one in files if one not in overrides)
     if not files:
         raise click.UsageError("which files? Only overrides were given.")

@@ -61,9 +61,17 @@ class Document:
         if where is None and self.name != NAMELESS and not self.data:
             where = Span(source=self.name, line=1, column=1, length=1, excerpt="")  # an empty file
         if where is not None and part is not None and part[0] + part[1] <= where.length:
-            written = where.excerpt[where.column - 1 :][: where.length]
-            where = where if "${" in written else where.part(*part)  # what it resolved to is not there
+            where = where.part(*part) if self._stands_at(where, path) else where
         return Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where)
+
+    def _stands_at(self, where: Span, path: Path) -> bool:
+        """Whether the value's text stands there as it is: not folded, escaped, or behind a reference."""
+        if where is not self.positions.values.get(path):
+            return False  # of something around it
+        value: Any = self.data
+        for step in path:
+            value = value[step]
+        return self.text(path, value).rstrip() == where.excerpt[where.column - 1 :][: where.length]
 
     def findings_in(
         self, path: Path, subject: str, problems: Iterable[tuple[Finding, int, int]]
@@ -134,11 +142,12 @@ def read_text(path: FilePath, max_bytes: int) -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        reason = getattr(error, "strerror", None) or (
-            "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it is not a path"
-        )
+        reason, remedy = getattr(error, "strerror", None) or "it is not a path", "check the path"
+        if isinstance(error, UnicodeDecodeError):
+            line = content[: error.start].count(b"\n") + 1
+            reason, remedy = f"line {line} is not UTF-8 text", "save it as UTF-8 in your editor"
         raise ConfigurationError(
-            Finding(code="RC001", what=f"{path}: cannot be read", why=str(reason), remedy="check the path")
+            Finding(code="RC001", what=f"{path}: cannot be read", why=str(reason), remedy=remedy)
         ) from None
 
 

@@ -186,9 +186,9 @@ class _Root:
         left[0] -= 1
         if left[0] < 0 or depth > 100:
             raise _TooMuch(f"it becomes more than {MAX_RESULT:,} values, or contains itself")
-        if isinstance(value, DictConfig):
+        if isinstance(value, (DictConfig, dict)):  # a resolver may give either
             return {str(key): self._plain(value[key], left, depth + 1) for key in value}
-        if isinstance(value, ListConfig):
+        if isinstance(value, (ListConfig, list, tuple)):
             return [self._plain(value[index], left, depth + 1) for index in range(len(value))]
         if value is None or isinstance(value, (str, int, float, bool)):
             return value

@@ -68,6 +68,9 @@ def read_job(
             code, what = "RC103", "`cluster` must be a mapping"
         elif "cluster" in document.data:
             what = "the `cluster` section is empty"
+        elif isinstance(document.data.get("defaults"), list):
+            what = "the `cluster` section is missing, and `defaults` are not composed here"
+            remedy = "compose it with Hydra: `python train.py --cfg job --resolve > job.yaml`, or pass its DictConfig"
         finding = document.finding(code, what, (close or "cluster",), key=section is None, remedy=remedy)
         return Job(document=document), [finding]
     cluster, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)

@@ -50,6 +50,7 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     steps: list[str | int] = list(re.sub(r"\[(\w+)\]", r".\1", name).split("."))
     if len(steps) > MAX_DEPTH or any(not str(step).strip() or set(str(step)) & set("[]") for step in steps):
         raise fail(f"{shown(name)} is not a path of keys", part=place)
+    steps = _as_written(list(map(str, steps)), data)
     if steps[0] not in data and steps[0] not in SECTIONS and not mark:
         raise fail(f"there is no section {shown(steps[0])}", _typo(str(steps[0]), data, override), place)
     root = here = dict(data)  # containers on the way are copied, never changed
@@ -66,6 +67,8 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
         elif not isinstance(here, dict):
             raise fail(f"{around} is a value, so it has no key {shown(step)}", f"set {around} itself", place)
         if depth < len(steps) - 1:
+            if isinstance(here, dict) and step not in here:
+                positions.keys[tuple(steps[: depth + 1])] = line.part(*place)
             inner: Any = here[step] if isinstance(here, list) else here.get(str(step))  # type: ignore[index]
             inner = {} if inner is None else inner.copy() if isinstance(inner, (dict, list)) else inner
             here[step] = inner  # type: ignore[index]
@@ -75,6 +78,10 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     if mark == "~":
         if not there:
             raise fail(f"{name} is not there to delete", nearest(str(last), map(str, here)), place)
+        if equals and _value(text, override, line)[0] != here[last]:  # type: ignore[index]
+            raise fail(
+                f"{name} has another value, so it is not deleted", f"write ~{name} to delete it anyway"
+            )
         _forget(positions, path, here[last])  # type: ignore[index]
         if isinstance(here, list):
             _close_gap(positions, path, here)
@@ -94,12 +101,28 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     return root
 
 
+def _as_written(steps: list[str], here: Any) -> list[str | int]:
+    """The steps, joined where there is a key with dots in it, such as a component `my.env`."""
+    found: list[str | int] = []
+    while steps:
+        keys = here if isinstance(here, dict) else {}
+        together = (size for size in range(len(steps), 1, -1) if ".".join(steps[:size]) in keys)
+        size = next(together, 1)
+        step, steps = ".".join(steps[:size]), steps[size:]
+        index = int(step) if isinstance(here, list) and step.isdecimal() and len(step) < 9 else -1
+        here = here[index] if 0 <= index < len(here) else keys.get(step)
+        found.append(step)
+    return found
+
+
 def _typo(step: str, data: dict[str, Any], override: str) -> str:
     return f"{nearest(step, {*map(str, data), 'cluster'})}; to add a section write +{override.partition('=')[0][:40]}=..."
 
 
 def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
-    """The value in YAML, and where its parts stand in the override."""
+    """The value in YAML, and where its parts stand in the override. No text is no value, unlike `null`."""
+    if not text.strip():
+        return "", Positions()
     shift = len(override) - len(text)
 
     def moved(span: Span) -> Span:

@@ -12,6 +12,7 @@ proportional to how many ranks a range holds.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,6 +24,7 @@ MAX_TEXT = 20_000
 _MOST_PROBLEMS = 20  # of one text; more help nobody
 _SPACE = " \t\n\r\f\v"
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", re.ASCII)
+_LOOKS_RIGHT = re.compile(r"[0-9][0-9 ]*(?:[-:,][0-9 ]+)*", re.ASCII)
 _GRAMMAR = (
     "write ranks as `3`, `0-7`, `all`, or `resources:processes` pairs such as `0-3:0-7`, joined by commas"
 )
@@ -81,8 +83,12 @@ class _Problems:
         self.found: list[tuple[Finding, int, int]] = []
 
     def add(self, code: str, start: int, length: int, what: str, why: str = "", remedy: str = "") -> None:
-        if len(self.found) < _MOST_PROBLEMS:
+        if not self.full:
             self.found.append((Finding(code=code, what=what, why=why, remedy=remedy), start, length))
+
+    @property
+    def full(self) -> bool:
+        return len(self.found) >= _MOST_PROBLEMS
 
     def raise_if_any(self) -> None:
         if self.found:
@@ -171,12 +177,33 @@ def _advice(text: str, role: str) -> str:
     if not text and role == "process ranks":
         return "write them after the colon, or leave the colon out for one process per resource"
     if text.lower() == "all":
-        return "write `all` in lower case"
+        return (
+            "use `all` alone, or name the ranks" if text == "all" else "write `all`, in lower case and alone"
+        )
     if text.startswith("-"):
         return "ranks count from 0 up; there are no negative ones"
-    if not text.isascii():
-        return "use the plain digits 0-9 and the hyphen of the keyboard"
-    return _NODE_GRAMMAR if role == "node ranks" else _GRAMMAR
+    grammar = _NODE_GRAMMAR if role == "node ranks" else _GRAMMAR
+    strange = next((ch for ch in text if not ch.isascii()), None)
+    if strange is None:
+        return grammar
+    plain = "".join(map(_plain, text)).strip()
+    right = len(plain) < 100 and _LOOKS_RIGHT.fullmatch(plain) and not (":" in plain and role == "node ranks")
+    remedy = f"write {plain}" if right else grammar
+    return f"it holds U+{ord(strange):04X}, {unicodedata.name(strange, 'a character').lower()}; {remedy}"
+
+
+def _plain(character: str) -> str:
+    """What was meant by a character that other keyboards and text processors write."""
+    kind = unicodedata.category(character)
+    if kind == "Cf":  # it cannot be seen
+        return ""
+    if kind == "Pd" or character in "~\N{MINUS SIGN}\N{FULLWIDTH TILDE}":
+        return "-"
+    if character in ";\N{IDEOGRAPHIC COMMA}\N{FULLWIDTH SEMICOLON}":
+        return ","
+    if kind == "Nd":
+        return str(unicodedata.decimal(character))
+    return unicodedata.normalize("NFKC", character)
 
 
 def _check_order(segments: list[Segment], problems: _Problems) -> None:
@@ -184,6 +211,8 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
     previous: Ranks | None = None
     following: int | None = 0
     for segment in segments:
+        if problems.full:
+            return
         if segment.resources is None:
             if len(segments) > 1:
                 problems.add(
@@ -196,14 +225,17 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 )
                 return
         elif previous is not None and segment.resources.first <= previous.last:
-            problems.add("RL103", segment.start, segment.length, *_disorder(segment.resources, previous))
+            what, why, remedy = _disorder(segment.resources, previous)
+            mended = _mended(segments)
+            if mended:
+                why, remedy = "after a comma come resources again; processes are one range", f"write {mended}"
+            problems.add("RL103", segment.start, segment.length, what, why, remedy)
         previous = segment.resources or previous
         if following is None:
             continue
         processes = segment.processes
         if processes is not None and processes.first != following:
             count = len(processes)
-            right = Ranks(following, following + count - 1)
             before = "" if following == 0 else f", and what comes before ends at {following - 1}"
             problems.add(
                 "RL104",
@@ -211,7 +243,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 segment.length,
                 f"{'process' if count == 1 else 'processes'} {processes} where {following} must come next",
                 why=f"process ranks run from 0 to N-1 without a gap{before}",
-                remedy=f"write {Segment(segment.resources, right)}",
+                remedy=f"write {mended}" if (mended := _mended(segments)) else f"start at {following} here",
             )
         if processes is not None:
             following = processes.last + 1
@@ -219,6 +251,27 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
             following += len(segment.resources)
         else:
             following = None
+
+
+def _mended(segments: Iterable[Segment]) -> str:
+    """Processes listed as in `0-3:0,1,2,3` gathered, and all counted from 0; empty if that is not enough."""
+    gathered: list[tuple[Ranks | None, Ranks | None]] = []
+    for segment in segments:
+        ranks, processes = segment.resources, segment.processes
+        over, by = gathered[-1] if gathered else (None, None)
+        if over and by and ranks and not processes and by.last + 1 == ranks.first <= over.last:
+            gathered[-1] = (over, Ranks(by.first, ranks.last))
+        elif over and ranks and ranks.first <= over.last:
+            return ""
+        else:
+            gathered.append((ranks, processes))
+    right, following = [], 0
+    for ranks, processes in gathered:
+        count = len(processes or ranks or ())
+        right.append(Segment(ranks, processes and Ranks(following, following + count - 1)))
+        following += count
+    text = str(RankSpec(tuple(right)))
+    return text if len(text) < 200 else ""
 
 
 def _disorder(ranks: Ranks, previous: Ranks) -> tuple[str, str, str]:

@@ -48,7 +48,10 @@ _EXAMPLES = {
     "type": "Franka",
     "num_gpus": "8",
     "groups": "[{num_gpus: 8}]",
+    "nodes": "[{accelerators: 8}]",
+    "count": "8",
 }
+_ALIASES = dict.fromkeys(("gpu", "gpus", "num_gpus"), "accelerators")
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
 _TRUTH = ("it should be true or false", "write true or false")
 _WORDS = ("it should be text", "put it in quotes")
@@ -67,7 +70,7 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
     "string_type": _WORDS,
     "string_too_short": ("it is empty", "write its name"),
     "too_short": ("it is empty", "list at least one entry"),
-    "list_type": ("it should be a list", "write one entry on each line, after a dash"),
+    "list_type": ("it should be a list", "write its entries after dashes, one on each line, or in [...]"),
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
 }
@@ -189,7 +192,9 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
     value = problem.get("input")
     if kind == "extra_forbidden":
         known = _keys_at(model, steps[:-1])
-        remedy = _ELSEWHERE.get(here[-2:]) or nearest(name, known)
+        alias = _ALIASES.get(name)
+        meant = f"did you mean {alias!r}?" if alias in known else _space(name, value)
+        remedy = _ELSEWHERE.get(here[-2:]) or meant or nearest(name, known)
         return document.finding("RC101", f"unknown key {name!r}", here, key=True, remedy=remedy)
     if kind == "missing":
         example = _EXAMPLES.get(name, "...")
@@ -211,15 +216,29 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         name = "placement"
     if kind == "string_type" and (name in ("placement", "node_ranks") or isinstance(value, (dict, list))):
         example = f"write it as `{here[-1]}: {_EXAMPLES.get(name, 'text')}`"
+        if _is_index(here):
+            around = str(here[-2])
+            example = f"write one value for each entry, such as `{around}: [{_EXAMPLES.get(around, 'text')}]`"
     elif here[-2:-1] == ("shares",):
         example = "write a number above 0, at most 1, such as 0.5"
     elif kind == "dict_type" and "env_vars" in here:
         form, example = "it should be a variable and its value", "write `NAME: value`"
-    if value is None:
-        return document.finding("RC103", f"{label}: the value is missing", here, why=form, remedy=example)
+    if value is None or value == "":
+        if kind == "string_type":
+            example = f"write it, such as `{here[-1]}: {_EXAMPLES.get(name, 'text')}`"
+            example = "write a value, or remove the entry" if _is_index(here) else example
+        slip = _space(str(here[-1]), value)
+        what, remedy = f"{label}: the value is missing", slip or example
+        return document.finding("RC103", what, here, key=bool(slip), why=form, remedy=remedy)
     written = document.positions.texts.get(here)
     seen = f"`{written[:60]}`" if written and not _PRIVATE.intersection(here) else _seen(value, here)
     return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
+
+
+def _space(name: str, value: Any) -> str:
+    """What to do about a key such as `actor:0-7`, without a value; nothing if it is no such key."""
+    key, colon, _ = name.partition(":")
+    return f"put a space after `{key}:`" if colon and value in (None, "") else ""
 
 
 def _is_index(path: Path) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -35,6 +35,8 @@ _SYNTAX = {  # what the parser says: what it means, what to do
     "cannot start any token": ("a character that cannot begin a value", "quote the text"),
     "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
 }
+_UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")  # a line that only looks like a key
+_BEFORE_CONTENT = re.compile(r"(?:[&!]\S*\s+)+(?=\S)")  # anchors and tags
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(
@@ -58,9 +60,14 @@ class Positions:
     texts: dict[Path, str] = field(default_factory=dict)  # plain scalars as written
 
 
+class _Mark(NamedTuple):
+    line: int
+    column: int
+
+
 @dataclass(slots=True)
 class _Node:
-    mark: Any
+    mark: Any  # of its content: anchors and tags stand before it
     end: Any
     value: Any  # str (scalar), list[_Node], or list[tuple[_Node, _Node]]
     plain: bool = False
@@ -143,6 +150,9 @@ class _Reader:
         """A syntax error in words that do not need a knowledge of parsers."""
         problem = error.problem or error.context or "it cannot be read"
         mark, begin = error.problem_mark or error.context_mark, error.context_mark
+        slip = self._slip(mark, problem) if mark else None
+        if slip:
+            return slip
         if mark and "\t" in self.span(mark).excerpt[: mark.column + 1]:
             words, remedy = "a tab where only spaces can indent", "indent with spaces"
         else:
@@ -157,6 +167,31 @@ class _Reader:
             why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
         where = self.span(mark).part(0, 1) if mark else None
         return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
+
+    def _slip(self, mark: Any, problem: str) -> Finding | None:
+        """A small slip that the parser takes for something else, here or on the line before."""
+        line = self.span(mark).excerpt
+        if line[max(0, mark.column - 1) :][:2] == "${":
+            what, remedy = "`${` inside brackets", "put the text with ${...} in quotes"
+            where = self.span(_Mark(mark.line, mark.column - 1)).part(0, 2)
+            return Finding(code="RC002", what=f"not valid YAML: {what}", remedy=remedy, where=where)
+        if not any(words in problem for words in ("mapping values", "expected ':'")):
+            return None
+        written = [number for number, line in enumerate(self.lines[: mark.line + 1]) if line.strip()]
+        for number in written[:-3:-1]:
+            found = _UNSPACED.match(self.lines[number])
+            if found:
+                wide = found[2] != ":"
+                what = "a full-width colon" if wide else "no space after the `:`"
+                key = found[1][:60]
+                remedy = (
+                    f"write `{key}:`, with the colon of the keyboard"
+                    if wide
+                    else f"put a space after `{key}:`"
+                )
+                where = self.span(_Mark(number, found.start(2))).part(0, 1)
+                return Finding(code="RC002", what=f"not valid YAML: {what}", remedy=remedy, where=where)
+        return None
 
     def _unreadable(self, strange: re.Match[str]) -> ConfigurationError:
         before = _LINE_BREAK.split(self.text[: strange.start()])
@@ -191,7 +226,7 @@ class _Reader:
                 why="roost reads plain data only",
                 remedy="remove the tag",
             )
-        node = _Node(event.start_mark, event.end_mark, None)
+        node = _Node(self._content(event), event.end_mark, None)
         if event.anchor:
             self.anchors[event.anchor] = node
         if isinstance(event, yaml.ScalarEvent):
@@ -212,6 +247,13 @@ class _Reader:
             None if event.end_mark.line != node.mark.line else event.end_mark
         )  # None: to the line's end
         return node
+
+    def _content(self, event: Any) -> _Mark:
+        line, column = event.start_mark.line, event.start_mark.column
+        if event.anchor or event.tag:
+            before = _BEFORE_CONTENT.match(self.lines[line], column)
+            column = before.end() if before else column
+        return _Mark(line, column)
 
     def _bound(self, mark: Any, depth: int) -> None:
         self.count += 1
@@ -243,19 +285,22 @@ class _Reader:
         if not node.plain:
             return node.value
         self.positions.texts[path] = node.value
-        return _plain_value(node.value)
+        return plain_value(node.value)
 
     def _value_span(self, node: _Node) -> Span:
-        if isinstance(node.value, str) and not node.plain:  # inside the quotes, where that is one line
-            span = self.span(node.mark, node.end)
-            inner = span.part(1, len(node.value))
-            if span.excerpt[span.column : span.column + len(node.value)] == node.value:
-                return inner
-            return span
-        return self.span(node.mark, node.end)
+        span, text = self.span(node.mark, node.end), node.value
+        if isinstance(text, str) and text.strip() and not node.plain:  # inside the quotes, or below the `|`
+            for line in range(node.mark.line, min(node.mark.line + 2, len(self.lines))):
+                column = self.lines[line].find(
+                    text.rstrip(), node.mark.column if line == node.mark.line else 0
+                )
+                if column >= 0:
+                    return self.span(_Mark(line, column)).part(0, len(text.rstrip()))
+        return span
 
     def _mapping(self, node: _Node, path: Path) -> dict[str, Any]:
         data: dict[str, Any] = {}
+        written: dict[str, Span] = {}
         merges: list[_Node] = []
         for key, value in node.value:
             if not isinstance(key.value, str):
@@ -268,25 +313,26 @@ class _Reader:
                     )
                 )
                 continue
-            name = key.value
-            if name == "<<" and key.plain:
-                merges += value.value if value.is_list else [value]
-                continue
-            here = (*path, name)
-            if name in data:
-                first = self.positions.keys[here]
+            name, span = key.value, self.span(key.mark, key.end)
+            here, merge = (*path, name), key.value == "<<" and key.plain
+            if name in written:
+                first = written[name].line
                 self._found(
                     Finding(
                         code="RC003",
                         what=f"the key {name!r} is written twice",
-                        why=f"it is first written on line {first.line}; YAML would silently keep the last",
-                        remedy="keep one of them",
+                        why=f"it is first written on line {first}; YAML would silently keep one of the two",
+                        remedy="merge a list of both: `<<: [*a, *b]`" if merge else "keep one of them",
                         path=here,
-                        where=self.span(key.mark, key.end),
+                        where=span,
                     )
                 )
                 continue
-            self.positions.keys[here] = self.span(key.mark, key.end)
+            written[name] = span
+            if merge:
+                merges += value.value if value.is_list else [value]
+                continue
+            self.positions.keys[here] = span
             data[name] = self.build(value, here)
         for merged in merges:
             if not merged.is_mapping:
@@ -321,7 +367,7 @@ class _Reader:
         return data
 
 
-def _plain_value(text: str) -> Any:
+def plain_value(text: str) -> Any:
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:

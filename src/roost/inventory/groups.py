@@ -54,7 +54,8 @@ class NodeGroup:
             replace(
                 env,
                 env_vars=tuple((k, None if looks_secret(k, v) else v) for k, v in env.env_vars),
-                python_interpreter_path=env.python_interpreter_path and hide_rest(env.python_interpreter_path),
+                python_interpreter_path=env.python_interpreter_path
+                and hide_rest(env.python_interpreter_path),
             )
             for env in self.environments
         )
@@ -234,6 +235,7 @@ class _Reader:
     ) -> tuple[NodeEnvironment, ...]:
         environments: list[NodeEnvironment] = []
         taken: dict[tuple[int, str], str] = {}
+        interpreters: dict[tuple[int, str], str] = {}
         members = frozenset(ranks or ())
         for index, config in enumerate(configs):
             here = (*path, index)
@@ -253,11 +255,15 @@ class _Reader:
                 )
                 continue
             variables = self._variables(subject, config, nodes, taken, (*here, "env_vars"))
+            interpreter = config.python_interpreter_path
+            if interpreter and self._spend(len(nodes), subject, here):
+                name = "python_interpreter_path"
+                self._set(subject, name, interpreter, nodes, interpreters, (*here, name))
             environments.append(
                 NodeEnvironment(
                     node_ranks=tuple(nodes),
                     env_vars=tuple(variables.items()),
-                    python_interpreter_path=config.python_interpreter_path,
+                    python_interpreter_path=interpreter,
                 )
             )
         return tuple(environments)
@@ -290,27 +296,42 @@ class _Reader:
         for where, name, value in _each_variable(config.env_vars, path):
             problem = _variable_problem(name, value)
             if problem:
-                self.found(
-                    "RC103", f"{subject}: {problem}", where, key=True, remedy="write one value, in quotes"
+                named = _is_variable_name(name)
+                remedy = (
+                    "write one value, in quotes" if named else "write `NAME: value`, with no `=` in the name"
                 )
+                self.found("RC103", f"{subject}: {problem}", where, key=True, remedy=remedy)
                 continue
             if not self._spend(len(nodes), subject, where):
                 break
             text = self.document.text(where, value)
-            clash = [node for node in nodes if taken.get((node, name), text) != text]
-            if clash or variables.get(name, text) != text:
-                node = f" on node {clash[0]}" if clash else ""
-                self.found(
-                    "RI106",
-                    f"{subject}: {name} is set twice{node}",
-                    where,
-                    key=True,
-                    why="its two values differ",
-                    remedy="keep one of them",
-                )
+            self._set(subject, name, text, nodes, taken, where, variables.get(name))
             variables[name] = text
-            taken.update({(node, name): text for node in nodes})
         return variables
+
+    def _set(
+        self,
+        subject: str,
+        name: str,
+        text: str,
+        nodes: Sequence[int],
+        taken: dict[tuple[int, str], str],
+        where: Path,
+        before: str | None = None,
+    ) -> None:
+        """Note what is set on these nodes; another value on one of them, or `before`, is a mistake."""
+        clash = [node for node in nodes if taken.get((node, name), text) != text]
+        if clash or before not in (None, text):
+            node = f" on node {clash[0]}" if clash else ""
+            self.found(
+                "RI106",
+                f"{subject}: {name} is set twice{node}",
+                where,
+                key=True,
+                why="its two values differ",
+                remedy="keep one of them",
+            )
+        taken.update({(node, name): text for node in nodes})
 
 
 # As other systems write a variable. Here it would be two, and the name of a secret would be no name.
@@ -329,8 +350,12 @@ def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
     ]
 
 
+def _is_variable_name(name: str) -> bool:
+    return bool(name) and "=" not in name and "\0" not in name
+
+
 def _variable_problem(name: str, value: Any) -> str:
-    if not name or "=" in name or "\0" in name:
+    if not _is_variable_name(name):
         return f"{shown(name)} is not a variable name"
     if value is None or isinstance(value, (dict, list)):
         return f"the value of {name} must be text or a number"

@@ -7,6 +7,7 @@ from typing import Any
 
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, ranges
+from roost.config.yaml_text import plain_value
 from roost.errors import RoostError, counted, nearest, shown
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.component import ComponentPlacement, PlacementMode
@@ -75,9 +76,18 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                         name,
                         remedy=f"place {name} as well, or use ComponentPlacement for a job without it",
                     )
-        for name, rule in self.job.rules.items():
-            if name in KNOWN:
-                self._consecutive(rule)
+        scattered = [
+            rule for name, rule in self.job.rules.items() if name in KNOWN and self._consecutive(rule)
+        ]
+        for rule in scattered:  # when it is known what the others hold
+            count = sum(len(segment.resources or ()) for segment in rule.spec.segments)
+            free = self._free(rule, count)
+            self._complain(
+                "RM102",
+                f"{rule.name}: accelerators {rule.spec} are not consecutive",
+                rule.name,
+                remedy="use one range" + (f", such as {free}" if free and len(free) == count else ""),
+            )
         if "actor" not in self._held or "rollout" not in self._held:
             return
         self._sizes = {name: self._read_sizes(name) for name in self._held}
@@ -98,23 +108,25 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             )
         )
 
-    def _consecutive(self, rule: ComponentRule) -> None:
+    def _consecutive(self, rule: ComponentRule) -> bool:
+        """Note what a component holds; whether that is scattered."""
         resources = None if self._is_broken(rule) else self._resources(rule)
         if resources is None:
-            return None
+            return False
         if resources.bare or any(slot.kind != ACCELERATOR for slot in resources.slots):
-            return self._complain(
+            self._complain(
                 "RP104",
                 f"{rule.name}: its ranks count {resources.noun}s, not accelerators",
                 rule.name,
                 why="model-parallel components hold accelerators",
                 remedy="place it on the cluster, or through a group that has accelerators",
             )
+            return False
         shares = spread(rule, resources, self.job.document, self._left)
         self.findings += shares.findings
         ranks = shares.ranks
         if not ranks or any(finding.severity == "error" for finding in shares.findings):
-            return None
+            return False
         self._left -= len(shares.processes)
         if len(shares.processes) != len(ranks):
             self._complain(
@@ -125,16 +137,28 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                 remedy=f"write {Ranks(ranks[0], ranks[-1])}",
             )
         if ranks[-1] - ranks[0] + 1 != len(ranks):
-            return self._complain(
-                "RM102",
-                f"{rule.name}: accelerators {rule.spec} are not consecutive",
-                rule.name,
-                remedy=f"use one range, such as {ranks[0]}-{ranks[0] + len(ranks) - 1}",
-            )
+            return True
         devices = frozenset(
             (slot.node.rank, rank - slot.first) for rank in ranks for slot in (resources.slot_of(rank),)
         )
         self._held[rule.name] = (Ranks(ranks[0], ranks[-1]), devices)
+        return False
+
+    def _free(self, rule: ComponentRule, wanted: int, unit: int = 1) -> Ranks | None:
+        """As many ranks as wanted that no other component holds, or the most there are, in whole units."""
+        resources = self._resources(rule)
+        others = [held for name, (held, _) in self._held.items() if name != rule.name]
+        same = all(self.job.rules[name].labels == rule.labels for name in self._held)
+        if resources is None or not same:
+            return None  # numbers of different groups cannot be compared
+        first, best = 0, range(0)
+        for stop, following in sorted(
+            [(held.first, held.last + 1) for held in others] + [(resources.total, 0)]
+        ):
+            size = min(stop - first, wanted) // unit * unit
+            best = max(best, range(first, first + max(0, size)), key=len)
+            first = max(first, following)
+        return Ranks(best[0], best[-1]) if best else None
 
     # -- sizes ---------------------------------------------------------------------------------------
 
@@ -189,16 +213,22 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         elif not actor[1] & rollout[1]:
             self._mode = PlacementMode.DISAGGREGATED
         else:
-            where = _places(actor[1] & rollout[1])
+            where, unit = _places(actor[1] & rollout[1]), self._sizes["rollout"].width
             same = self.job.rules["actor"].labels == self.job.rules["rollout"].labels
+            apart = "take fewer accelerators for the actor" if same else "use groups that share no node"
+            shared = same and len(actor[0]) % unit == 0 and not self.has_dedicated_inference
+            fitting = [
+                actor[0] if shared else None,
+                self._free(self.job.rules["rollout"], len(rollout[0]), unit),
+            ]
             self._complain(
                 "RM103",
                 f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part ({where})",
                 "rollout",
                 why="they must hold the same accelerators, or none in common",
-                remedy=f"give rollout {actor[0]}, or ranks from {actor[0].last + 1} on"
-                if same
-                else "give both the same accelerators, or groups that share no node",
+                remedy="give rollout " + ", or ".join(str(ranks) for ranks in fitting if ranks)
+                if any(fitting)
+                else f"give both the same accelerators, or {apart}",
             )
 
     def _check_inference(self) -> None:
@@ -233,7 +263,8 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                 remedy="remove it, or separate actor and rollout",
             )
         algorithm = self.job.document.data.get("algorithm")
-        if not (isinstance(algorithm, dict) and algorithm.get("recompute_logprobs")):
+        wanted = algorithm.get("recompute_logprobs") if isinstance(algorithm, dict) else None
+        if not (plain_value(wanted) if isinstance(wanted, str) else wanted):  # text, as from oc.env
             self._complain(
                 "RM105",
                 f"{placed[0]} is placed but algorithm.recompute_logprobs is not on",

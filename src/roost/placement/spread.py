@@ -95,7 +95,9 @@ def _beyond(
                 remedy=f'if {sixty}:{rest} was meant, quote it: "{sixty}:{rest}"',
             )
     last = resources.total - 1
-    within = f"use {Ranks(held.first, last)}" if held.first <= last else f"stay within {Ranks(0, last)}"
+    left, count = last - held.first + 1, len(segment.processes or ())
+    even = left > 0 and (not count or left % count == 0 or count % left == 0)
+    within = f"use {Ranks(held.first, last)}" if even else f"stay within {Ranks(0, last)}"
     where = (
         "take a larger cluster" if resources.labels in ((), ("cluster",), ("node",)) else "enlarge the group"
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -91,6 +93,7 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
     assignments: list[Assignment] = []
     beyond: list[int] = []
     torn: list[tuple[int, Sequence[int]]] = []
+    process = -1
     slot = resources.slots[0]
     first, stop = slot.first, slot.first + slot.count
     for process, ranks in enumerate(processes):
@@ -120,7 +123,7 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
             )
         )
     if torn:
-        findings.append(_torn(resources, torn))
+        findings.append(_torn(resources, torn, process))
     if findings:
         raise PlacementError(*findings)
     return assignments
@@ -132,7 +135,21 @@ def _several(processes: Sequence[int]) -> str:
     return ("process " if len(processes) == 1 else "processes ") + shown + more
 
 
-def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]]) -> Finding:
+def _width_that_fits(resources: Resources, held: Iterable[Sequence[int]]) -> int:
+    """The most resources per process that cut these at every end of a node; 0 if they are not consecutive."""
+    width = 0
+    for ranks in held:
+        low, high = ranks[0], ranks[-1]
+        if high - low + 1 != len(ranks):
+            return 0
+        ends = resources.firsts[bisect_right(resources.firsts, low) : bisect_right(resources.firsts, high)]
+        width = math.gcd(width, len(ranks), *(end - low for end in ends))
+        if width == 1:
+            break
+    return width
+
+
+def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]], last_process: int) -> Finding:
     process, ranks = torn[0]
     first, last = resources.slot_of(ranks[0]), resources.slot_of(ranks[-1])
     held = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
@@ -151,13 +168,10 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]]) -> Fi
         )
     width, joint = len(ranks), "and" if last.node.rank == first.node.rank + 1 else "to"
     nodes = f"nodes {first.node.rank} {joint} {last.node.rank} (resources {held})"
-    fits = [
-        size
-        for size in range(min(width - 1, first.count), 0, -1)
-        if first.count % size == 0 and width % size == 0 and (ranks[0] - first.first) % size == 0
-    ]
-    remedies = [f"start it at resource {last.first}"] if len(torn) == 1 and width <= last.count else []
-    remedies += [f"give each process {counted(fits[0], 'resource')}"] if fits else []
+    fits = _width_that_fits(resources, (ranks for _, ranks in torn))
+    movable = len(torn) == 1 and process == last_process and width <= last.count  # nothing comes after it
+    remedies = [f"start it at resource {last.first}"] if movable else []
+    remedies += [f"give each process {counted(fits, 'resource')}"] if fits else []
     return Finding(
         code="RP102",
         what=f"process {process} would span {nodes}"
