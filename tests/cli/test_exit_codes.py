@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from pathlib import Path
@@ -67,7 +68,18 @@ def test_a_broken_inventory(cli: Any) -> None:
     done = cli("plan", "job.yaml", "--inventory", "cluster.yaml")
     assert done.code == 1
     assert "did you mean 'accelerators'?" in done.err
-    assert cli("validate", "job.yaml", "--inventory", "cluster.yaml").code == 1
+
+
+def test_a_broken_inventory_is_one_of_the_files_that_are_validated(cli: Any) -> None:
+    Path("cluster.json").write_text('{"nodes": [{"acelerators": 8}]}')
+    Path("other.yaml").write_text("cluster: {component_placement: {a: 7-0}}\n")
+    done = cli("validate", "job.yaml", "other.yaml", "--inventory", "cluster.json", "--json")
+    assert done.code == 1
+    codes = {entry["file"]: [found["code"] for found in entry["findings"]] for entry in done.data["files"]}
+    assert codes == {"cluster.json": ["RC101"], "job.yaml": [], "other.yaml": ["RL102"]}
+    assert "--> cluster.json:1:13" in done.err
+    done = cli("validate", "job.yaml", "--inventory", "absent.yaml")
+    assert (done.code, done.out) == (1, "absent.yaml: 1 error\njob.yaml: fine\n")
 
 
 def test_only_errors_of_fit_make_3() -> None:
@@ -115,6 +127,27 @@ def test_help_and_version(cli: Any) -> None:
     assert "_ROOST_COMPLETE=bash_source" in overview.out
     for verb in ("plan", "validate"):
         assert cli(verb, "-h").out.startswith(f"Usage: roost {verb}")
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["plan", "job.yaml", "--on", "2x8"], ["plan", "job.yaml", "--on", "2x8", "--json"], ["--help"]],
+)
+def test_a_full_disk_is_no_bug(cli: Any, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    done = cli(*arguments)
+    assert (done.code, done.err) == (1, "the output cannot be written: No space left on device\n")
+
+
+def test_nobody_to_talk_to_is_no_failure(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert cli("plan", "job.yaml", "cluster.component_placement.actor=0-7", "--on", "2x8").code == 0
+    assert cli("plan", "absent.yaml", "--on", "2x8").code == 1
 
 
 class Terminal(io.StringIO):

@@ -77,6 +77,29 @@ def test_a_reader_that_stops_early_is_no_error(environment: dict[str, str]) -> N
     assert process.returncode == 0
 
 
+def test_a_closed_stdout_is_said_and_no_bug(environment: dict[str, str]) -> None:
+    for closed, verb in ((">&-", "plan"), (">&-", "validate"), (">&- 2>&-", "plan")):
+        script = f'exec "$0" {verb} job.yaml --on 512x8 {closed}'
+        done = subprocess.run(
+            ["sh", "-c", script, SCRIPT],
+            env=environment,
+            cwd=environment["PYTHONPATH"],
+            capture_output=True,
+            text=True,
+        )
+        said = "the output cannot be written: Bad file descriptor\n" if "2>" not in closed else ""
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
+def test_a_file_that_may_not_grow(environment: dict[str, str]) -> None:
+    environment.pop("PYTHONUNBUFFERED", None)  # Python does not notice then
+    script = f'ulimit -f 1; exec "{SCRIPT}" plan job.yaml --on 512x8 --json > out'
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, cwd=environment["PYTHONPATH"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, "the output cannot be written: File too large\n")
+
+
 def test_completion(environment: dict[str, str]) -> None:
     done = run({**environment, "_ROOST_COMPLETE": "bash_source"})
     assert done.returncode == 0

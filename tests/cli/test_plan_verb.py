@@ -86,6 +86,34 @@ def test_two_files_of_one_name(cli: Any) -> None:
     assert not Path("plan").exists()
 
 
+@pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
+@pytest.mark.parametrize("target", ["job.yaml", "./job.yaml", "link", "cluster.yaml"])
+def test_what_is_read_is_not_replaced(cli: Any, option: str, target: str) -> None:
+    Path("cluster.yaml").write_text("nodes: [{accelerators: 8}, {accelerators: 8}]\n")
+    Path("link").symlink_to("job.yaml")
+    job = Path("job.yaml").read_text()
+    done = cli("plan", "job.yaml", "--inventory", "cluster.yaml", option, target)
+    assert (done.code, done.out) == (2, "")
+    assert ".yaml is read, and would be replaced" in done.err
+    assert Path("job.yaml").read_text() == job
+
+
+@pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
+@pytest.mark.parametrize("target", ["-", "/dev/stdout"])
+def test_files_are_not_written_to_stdout(cli: Any, option: str, target: str) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", option, target)
+    assert (done.code, done.out) == (2, "")
+    assert "--json prints the plan" in done.err
+    assert not Path("-").exists()
+
+
+def test_a_problem_in_an_inventory_points_into_it(cli: Any) -> None:
+    Path("cluster.json").write_text('{"nodes": [{"accelerators": "many"}]}')
+    done = cli("plan", "job.yaml", "--inventory", "cluster.json")
+    assert done.code == 1
+    assert "--> cluster.json:1:" in done.err
+
+
 @pytest.mark.parametrize("more", [("--inventory", "cluster.yaml"), ("--live",)])
 def test_two_clusters_at_once(cli: Any, more: tuple[str, ...]) -> None:
     done = cli("plan", "job.yaml", "--on", "2x8", *more)

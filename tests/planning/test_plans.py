@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ def test_a_plan_cannot_be_changed() -> None:
         plan.inventory = Inventory.parse("1x1")  # type: ignore[misc]
     with pytest.raises(TypeError):
         plan.components["x"] = plan.components["w"]  # type: ignore[index]
+    for part in (plan.occupancy, plan.shared, plan.charges, plan.shares):
+        assert not hasattr(part, "clear")
     plan.components["w"].placements.clear()  # a copy
     assert plan.components["w"].world_size == 4
 
@@ -191,11 +194,49 @@ def test_saving_replaces_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
-    for target in (tmp_path / "no" / "plan.json", tmp_path / "taken", tmp_path / "nul\0name"):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(tmp_path / "socket"))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for name in ("no/plan.json", "nul\0name", *before):
         with pytest.raises(roost.ConfigurationError) as caught:
-            save_plan(planned("0"), target)
+            save_plan(planned("0"), tmp_path / name)
         assert caught.value.codes == ("RS102",)
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_link_stays_and_what_it_points_to_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    link, file = tmp_path / "link", tmp_path / "there/plan.json"
+    link.symlink_to("there/plan.json")
+    for rule in ("0-3", "0-7"):
+        save_plan(planned(rule), link)
+        assert link.is_symlink()
+        assert load_plan(file) == planned(rule)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(roost.ConfigurationError, match="a link of another user's"):
+        save_plan(planned("0"), link)
+    assert load_plan(file) == planned("0-7")
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(roost.ConfigurationError, match="it is not a regular file") as caught:
+        load_plan(tmp_path / "pipe")
+    assert caught.value.codes == ("RS101",)
+
+
+def test_a_key_written_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    save_plan(planned("0"), file)
+    file.write_text(file.read_text().replace('"rank": 0,', '"rank": 0, "rank": 0,', 1))
+    with pytest.raises(roost.ConfigurationError, match="'rank' is written twice"):
+        load_plan(file)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +322,39 @@ def test_damage_is_noticed(damage: Any) -> None:
     with pytest.raises(roost.ConfigurationError) as caught:
         roost.Plan.from_dict(data)
     assert caught.value.codes == ("RS101",)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda plan: plan["nodes"][0].update(ip="10.0.0.66"),
+        lambda plan: plan["components"]["w"].update(rule="0-1"),
+        lambda plan: first(plan).update(local_accelerator_rank=4),
+        lambda plan: first(plan).update(isolate_accelerator=False),
+        lambda plan: plan["node_groups"][0]["environments"][0]["env_vars"].update(LD_PRELOAD="/x.so"),
+        lambda plan: plan["node_groups"][0]["environments"][0].update(python_interpreter_path="/x"),
+        lambda plan: plan["findings"][0].update(severity="error"),
+        lambda plan: plan["findings"].clear(),
+        lambda plan: plan.update(checksum="sha256:0"),
+        lambda plan: plan.update(checksum=None),
+    ],
+)
+def test_an_edited_plan_is_refused(edit: Any) -> None:
+    settings = [{"node_ranks": 0, "env_vars": {"A": 1}}]
+    group = {"label": "g", "node_ranks": 0, "env_configs": settings}
+    data = planned({"w": {"node_group": "g", "placement": "0-3"}}, node_groups=[group]).to_dict()
+    edit(data)
+    with pytest.raises(roost.ConfigurationError, match="checksum") as caught:
+        roost.Plan.from_dict(data)
+    assert caught.value.codes == ("RS101",)
+
+
+def test_order_spacing_and_an_older_plan_are_no_edits() -> None:
+    plan = planned("0-3")
+    data = plan.to_dict()
+    assert roost.Plan.from_dict(json.loads(json.dumps(data, sort_keys=True))) == plan
+    del data["checksum"]
+    assert roost.Plan.from_dict(data) == plan
 
 
 # -- secrets ---------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TextIO
 
@@ -24,10 +26,12 @@ from roost.errors import (
 
 FINE, FOUND, USAGE, NO_FIT, UNREACHABLE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
 FORMAT_VERSION = 1  # of what --json prints, apart from a plan, which has its own
+UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
 
 def guarded(run: Callable[[], object]) -> int:
     """Run a verb; it returns its exit code or raises."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a narrow encoding must not end a run
@@ -46,6 +50,10 @@ def guarded(run: Callable[[], object]) -> int:
         tell("interrupted")
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            _silence(sys.stdout)
+            tell(f"{error.filename or 'the output'} cannot be written: {error.strerror}")
+            return FOUND
         if isinstance(error, ModuleNotFoundError) and error.name == "ray":
             missing = Finding(
                 code="RE102", what="Ray is not installed here", remedy="pip install 'ray[default]>=2.49'"
@@ -89,6 +97,14 @@ def located(findings: Sequence[Finding], file: str) -> list[Finding]:
     ]
 
 
+def _open_streams() -> None:
+    """Where the shell closed a stream, Python has None. A result needs a place to go to; talk does not."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, PTH123 - writing to it fails
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+
+
 def emit(text: str, stream: TextIO | None = None) -> None:
     """Write a result. A reader that has seen enough, as in `| head`, is not an error."""
     stream = stream or sys.stdout
@@ -96,7 +112,12 @@ def emit(text: str, stream: TextIO | None = None) -> None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # What is still buffered would raise again when Python exits.
+        _silence(stream)
+
+
+def _silence(stream: TextIO) -> None:
+    """What is still buffered would raise again when Python exits."""
+    with suppress(OSError):  # of a stream that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -105,14 +126,21 @@ def emit_json(data: Any) -> None:
 
 
 def tell(text: str) -> None:
-    emit(text + "\n", sys.stderr)
+    _talk(text + "\n")
 
 
 def tell_findings(findings: Sequence[Finding]) -> None:
     if findings:
         from roost.views.terminal import render_findings
 
-        emit(render_findings(findings, colour=wants_colour(sys.stderr)), sys.stderr)
+        _talk(render_findings(findings, colour=wants_colour(sys.stderr)))
+
+
+def _talk(text: str) -> None:
+    try:
+        emit(text, sys.stderr)
+    except OSError:  # there is nobody to tell it to
+        _silence(sys.stderr)
 
 
 def wants_colour(stream: TextIO) -> bool:

@@ -63,6 +63,7 @@ def command(
     from roost.planning.planner import plan
 
     _check_overrides(overrides)
+    _check_files([config, inventory], [output, svg, html])
     check_one(on, inventory, live)
     try:
         if live:
@@ -116,9 +117,6 @@ def _save(planned: Plan, output: str | None, svg: str | None, html: str | None, 
     from roost.planning.private_files import write_private
     from roost.planning.saved import save_plan
 
-    wanted = [path for path in (output, svg, html) if path is not None]
-    if len(set(map(os.path.abspath, wanted))) < len(wanted):
-        raise click.UsageError("-o, --svg and --html write files of their own; give each another name.")
     if output is not None:
         save_plan(planned, output)
     if svg is not None:
@@ -129,7 +127,7 @@ def _save(planned: Plan, output: str | None, svg: str | None, html: str | None, 
         from roost.views.page import render_page
 
         write_private(html, render_page(planned, show_all=show_all))
-    return wanted
+    return [path for path in (output, svg, html) if path is not None]
 
 
 def _show(planned: Plan, show_all: bool) -> None:
@@ -156,6 +154,19 @@ def _with_shares(planned: Plan) -> dict[str, Any]:
     for name, component in data["components"].items():
         component["share"] = list(shares[name]) if name in shares else None
     return data
+
+
+def _check_files(read: list[str | None], written: list[str | None]) -> None:
+    """What is written must neither replace what is read nor each other."""
+    wanted = [path for path in written if path is not None]
+    if not {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}.isdisjoint(wanted):
+        raise click.UsageError("-o, --svg and --html write files. --json prints the plan to stdout.")
+    places = [os.path.realpath(path) for path in wanted]
+    if len(set(places)) < len(places):
+        raise click.UsageError("-o, --svg and --html write files of their own; give each another name.")
+    for path in read:
+        if path is not None and os.path.realpath(path) in places:
+            raise click.UsageError(f"{path} is read, and would be replaced; write to another file.")
 
 
 def _check_overrides(overrides: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from roost.cli.ending import (
     tell_findings,
 )
 from roost.cli.where import chosen_inventory, cluster_options, placement_class
+from roost.errors import RoostError
 
 if TYPE_CHECKING:
     from roost.errors import Finding
@@ -42,10 +43,15 @@ def command(
     files = tuple(one for one in files if one not in overrides)
     if not files:
         raise click.UsageError("which files? Only overrides were given.")
-    where = chosen_inventory(on, inventory)
-    if model_parallel and where is None:
+    if model_parallel and on is None and inventory is None:
         raise click.UsageError("--model-parallel needs a cluster: add --on or --inventory.")
-    results = [(file, problems_of(file, where, model_parallel, overrides)) for file in files]
+    results: list[tuple[str, list[Finding]]] = []
+    where = None
+    try:
+        where = chosen_inventory(on, inventory)
+    except RoostError as error:  # then the jobs are checked without it
+        results.append((str(inventory), located(error.findings, str(inventory))))
+    results += [(file, problems_of(file, where, model_parallel, overrides)) for file in files]
     codes = [code_for(findings, where is not None) for _, findings in results]
     tell_findings([finding for _, findings in results for finding in findings])
     if as_json:
@@ -72,7 +78,6 @@ def problems_of(
     file: str, where: Inventory | None, model_parallel: bool = False, overrides: tuple[str, ...] = ()
 ) -> list[Finding]:
     from roost.config.job import read_job
-    from roost.errors import RoostError
     from roost.inventory.groups import build_groups
 
     try:

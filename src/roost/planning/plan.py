@@ -101,16 +101,20 @@ class Plan:
                 for device in self.devices_of(placement):
                     uses = counts.setdefault(device, {})
                     uses[name] = uses.get(name, 0) + 1
-        return {
-            device: tuple(Use(name, count) for name, count in uses.items()) for device, uses in counts.items()
-        }
+        return MappingProxyType(
+            {
+                device: tuple(Use(name, count) for name, count in uses.items())
+                for device, uses in counts.items()
+            }
+        )
 
     @cached_property
     def shared(self) -> Mapping[Device, tuple[Use, ...]]:
         """The devices more than one process sits on."""
-        return {
+        shared = {
             device: uses for device, uses in self.occupancy.items() if len(uses) > 1 or uses[0].processes > 1
         }
+        return MappingProxyType(shared)
 
     @cached_property
     def charges(self) -> Mapping[Device, Mapping[str, float]]:

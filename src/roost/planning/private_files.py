@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path as FilePath
 
@@ -10,11 +11,11 @@ from roost.errors import ConfigurationError, Finding
 
 
 def write_private(path: str | os.PathLike[str], text: str) -> None:
-    target = FilePath(path)
     try:
+        target = _followed(path)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=".roost-")  # mode 0600
     except (OSError, ValueError) as error:
-        raise _unwritable(target, error) from None
+        raise _unwritable(path, error) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -24,12 +25,25 @@ def write_private(path: str | os.PathLike[str], text: str) -> None:
     except BaseException as error:
         FilePath(name).unlink(missing_ok=True)
         if isinstance(error, (OSError, ValueError)):
-            raise _unwritable(target, error) from None
+            raise _unwritable(path, error) from None
         raise
 
 
-def _unwritable(target: FilePath, error: Exception) -> ConfigurationError:
+def _followed(path: str | os.PathLike[str]) -> FilePath:
+    """The file to replace: a link stays, and what it points to is written. Only files are replaced."""
+    target = FilePath(path)
+    if target.is_symlink() and target.lstat().st_uid != os.geteuid():  # as may lie in wait in /tmp
+        raise PermissionError(0, "it is a link of another user's")
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode):
+        raise OSError(0, "it is a directory" if stat.S_ISDIR(mode) else "it is not a regular file")
+    return FilePath(os.path.realpath(target))
+
+
+def _unwritable(path: str | os.PathLike[str], error: Exception) -> ConfigurationError:
     reason = getattr(error, "strerror", None) or str(error)
-    return ConfigurationError(
-        Finding(code="RS102", what=f"{target}: cannot be written", why=reason, remedy="choose another place")
-    )
+    what = f"{os.fspath(path)}: cannot be written"
+    return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy="choose another place"))

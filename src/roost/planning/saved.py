@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path as FilePath
 from typing import Any
 
+from roost.config.document import read_text
+from roost.config.json_text import read_json
 from roost.errors import ConfigurationError, Finding
 from roost.planning.plan import FORMAT_VERSION, Plan
 from roost.planning.private_files import write_private
@@ -23,6 +26,24 @@ def _refuse(
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    data = _content(plan)
+    return {**data, "checksum": _checksum(data)}
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    """Of all a saved plan says, in whatever order and spacing; the digest stands for its decisions only."""
+    counted = {
+        **{key: value for key, value in data.items() if key != "checksum"},
+        "components": {
+            name: {key: value for key, value in component.items() if key != "share"}  # which --json adds
+            for name, component in data["components"].items()
+        },
+    }
+    text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _content(plan: Plan) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "digest": plan.digest,
@@ -70,6 +91,8 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         raise _refuse("the plan is damaged", str(damage)) from None
     if plan.digest != data.get("digest"):
         raise _refuse("the plan does not match its digest", "it was edited after it was made")
+    if "checksum" in data and data["checksum"] != _checksum(data):  # older plans have none
+        raise _refuse("the plan does not match its checksum", "it was edited after it was made")
     return plan
 
 
@@ -80,12 +103,13 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     source = FilePath(path)
     try:
-        if source.stat().st_size > MAX_BYTES:
-            raise _refuse(f"{source}: larger than {MAX_BYTES:,} bytes")
-        data = json.loads(source.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)[:200]
-        raise _refuse(f"{source}: cannot be read", reason, "check the path") from None
+        text = read_text(source, MAX_BYTES)
+    except ConfigurationError as error:
+        problem = error.findings[0]
+        raise _refuse(problem.what, problem.why, problem.remedy) from None
+    try:
+        data = read_json(text)
+    except (ValueError, RecursionError) as error:
+        reason = error.findings[0].what if isinstance(error, ConfigurationError) else str(error)
+        raise _refuse(f"{source}: this is not a saved plan", reason[:200]) from None
     return plan_from_dict(data)
