@@ -4,9 +4,11 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import roost
+from roost.cli.plan import check_files
 from roost.views.page import render_page
 from roost.views.svg import render_svg
 from roost.views.terminal import render_plan
@@ -99,12 +101,16 @@ def test_what_is_read_is_not_replaced(cli: Any, option: str, target: str) -> Non
 
 
 @pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
-@pytest.mark.parametrize("target", ["-", "/dev/stdout"])
-def test_files_are_not_written_to_stdout(cli: Any, option: str, target: str) -> None:
-    done = cli("plan", "job.yaml", "--on", "2x8", option, target)
+def test_files_are_not_written_to_stdout(cli: Any, option: str) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", option, "-")
     assert (done.code, done.out) == (2, "")
     assert "--json prints the plan" in done.err
     assert not Path("-").exists()
+
+
+def test_nor_to_its_device() -> None:  # only the check is run: without it, root would replace the device
+    with pytest.raises(click.UsageError, match="--json prints the plan"):
+        check_files(["job.yaml"], ["/dev/stdout"])
 
 
 def test_a_problem_in_an_inventory_points_into_it(cli: Any) -> None:

@@ -63,7 +63,7 @@ def command(
     from roost.planning.planner import plan
 
     _check_overrides(overrides)
-    _check_files([config, inventory], [output, svg, html])
+    check_files([config, inventory], [output, svg, html])
     check_one(on, inventory, live)
     try:
         if live:
@@ -156,7 +156,7 @@ def _with_shares(planned: Plan) -> dict[str, Any]:
     return data
 
 
-def _check_files(read: list[str | None], written: list[str | None]) -> None:
+def check_files(read: list[str | None], written: list[str | None]) -> None:
     """What is written must neither replace what is read nor each other."""
     wanted = [path for path in written if path is not None]
     if not {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}.isdisjoint(wanted):
