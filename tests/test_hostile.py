@@ -538,6 +538,11 @@ ATTACKS = {
         "a:", '"' + ",".join(f"c{n}" for n in range(900)) + '":'
     ),
     "many segments": with_placement('"' + ",".join(map(str, range(4000))) + '"'),
+    "segments out of order": with_placement('"' + "9:9," * 4900 + '0"'),
+    "digits of another script": with_placement('"' + "\u0663-" * 9_000 + '"'),
+    "anchors of nothing": "cluster: [" + ",".join(f"&a{n}" for n in range(29_000)) + "]",
+    "escapes": "cluster: [" + '"\\x41",' * 29_000 + "]" + "#" * 500_000,
+    "a key without a space": "a" * 500_000 + ":1\n" + "\n" * 400_000 + "b: 1",
     "commas": with_placement('"' + "," * 19_000 + '"'),
     "colons": with_placement('"' + ":" * 19_000 + '"'),
     "digits": with_placement('"' + "1" * 19_000 + '"'),
@@ -576,7 +581,8 @@ def test_attack_is_refused(name: str) -> None:
 
 def test_large_cluster_does_not_make_suggestions_costly() -> None:
     large = roost.Inventory.parse("100000x4096")
-    survive(lambda: roost.plan(parse(with_placement('"0-6:0-3"')), large))
+    for text in ('"0-6:0-3"', '"1-409599999:0"', '"0-409599999:0-1023"', '"0-409600000:0-1"'):
+        survive(lambda text=text: roost.plan(parse(with_placement(text)), large))
 
 
 def test_objects_that_hold_themselves() -> None:

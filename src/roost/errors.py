@@ -294,9 +294,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name, and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
 _NAME = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=]\s{0,60}""")
 _VALUE = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|[^,}\]]+""")
-_MENTION = re.compile(
-    r"""([\w.-]{1,120})["']?\s{0,60}[:=,]\s{0,60}"""
-)  # of a name: in `name: HF_TOKEN, value: x` too
+# A mention of a name: in `name: HF_TOKEN, value: x` too.
+_MENTION = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=,]\s{0,60}""")
 # A password may hold a slash. A search ends at the next URL, which keeps hostile texts cheap.
 _LOGIN = re.compile(r"(?<=://)(?:[^/@\s:]+|[^/@\s:]*:(?:(?!://)\S)*)(?=@)")
 _LONGEST_EXCERPT = 2_000

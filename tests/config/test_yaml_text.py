@@ -106,9 +106,10 @@ def test_positions() -> None:
         ("k: &a [x, y]", (1, "[x, y]")),
         ("k: &a\n  0-7", (1, "&a")),
         ("k: |\n  0-7\n", (2, "0-7")),
-        ("k: >-\n  0-7\n", (2, "0-7")),
+        ("k: >-\n  0-7", (2, "0-7")),
         ("k: '0-7,\n  9'", (1, "'0-7,")),
         ("k: ''", (1, "''")),
+        ("k: [&a , 1]", (1, "[&a , 1]")),
     ],
 )
 def test_the_position_of_a_value_is_that_of_its_content(written: str, at: tuple[int, str]) -> None:

@@ -36,7 +36,7 @@ _SYNTAX = {  # what the parser says: what it means, what to do
     "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
 }
 _UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")  # a line that only looks like a key
-_BEFORE_CONTENT = re.compile(r"(?:[&!]\S*\s+)+(?=\S)")  # anchors and tags
+_BEFORE_CONTENT = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+(?=[^\s,\]}])")  # anchors and tags
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(
@@ -149,11 +149,12 @@ class _Reader:
     def _malformed(self, error: yaml.MarkedYAMLError) -> Finding:
         """A syntax error in words that do not need a knowledge of parsers."""
         problem = error.problem or error.context or "it cannot be read"
-        mark, begin = error.problem_mark or error.context_mark, error.context_mark
+        mark: Any = error.problem_mark or error.context_mark
+        begin = error.context_mark
         slip = self._slip(mark, problem) if mark else None
         if slip:
-            return slip
-        if mark and "\t" in self.span(mark).excerpt[: mark.column + 1]:
+            (mark, words, remedy), begin = slip, None
+        elif mark and "\t" in self.span(mark).excerpt[: mark.column + 1]:
             words, remedy = "a tab where only spaces can indent", "indent with spaces"
         else:
             words, remedy = next(
@@ -168,29 +169,21 @@ class _Reader:
         where = self.span(mark).part(0, 1) if mark else None
         return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
 
-    def _slip(self, mark: Any, problem: str) -> Finding | None:
-        """A small slip that the parser takes for something else, here or on the line before."""
-        line = self.span(mark).excerpt
-        if line[max(0, mark.column - 1) :][:2] == "${":
-            what, remedy = "`${` inside brackets", "put the text with ${...} in quotes"
-            where = self.span(_Mark(mark.line, mark.column - 1)).part(0, 2)
-            return Finding(code="RC002", what=f"not valid YAML: {what}", remedy=remedy, where=where)
+    def _slip(self, mark: Any, problem: str) -> tuple[_Mark, str, str] | None:
+        """A small slip the parser takes for something else, here or on the line before: where, what, remedy."""
+        if self.span(mark).excerpt[max(0, mark.column - 1) :].startswith("${"):
+            remedy = "put the text with ${...} in quotes"
+            return _Mark(mark.line, mark.column - 1), "`${` inside brackets", remedy
         if not any(words in problem for words in ("mapping values", "expected ':'")):
             return None
         written = [number for number, line in enumerate(self.lines[: mark.line + 1]) if line.strip()]
         for number in written[:-3:-1]:
             found = _UNSPACED.match(self.lines[number])
             if found:
-                wide = found[2] != ":"
-                what = "a full-width colon" if wide else "no space after the `:`"
-                key = found[1][:60]
-                remedy = (
-                    f"write `{key}:`, with the colon of the keyboard"
-                    if wide
-                    else f"put a space after `{key}:`"
-                )
-                where = self.span(_Mark(number, found.start(2))).part(0, 1)
-                return Finding(code="RC002", what=f"not valid YAML: {what}", remedy=remedy, where=where)
+                key, where = found[1][:60], _Mark(number, found.start(2))
+                if found[2] == ":":
+                    return where, "no space after the `:`", f"put a space after `{key}:`"
+                return where, "a full-width colon", f"write `{key}:`, with the colon of the keyboard"
         return None
 
     def _unreadable(self, strange: re.Match[str]) -> ConfigurationError:
@@ -288,15 +281,14 @@ class _Reader:
         return plain_value(node.value)
 
     def _value_span(self, node: _Node) -> Span:
-        span, text = self.span(node.mark, node.end), node.value
-        if isinstance(text, str) and text.strip() and not node.plain:  # inside the quotes, or below the `|`
-            for line in range(node.mark.line, min(node.mark.line + 2, len(self.lines))):
-                column = self.lines[line].find(
-                    text.rstrip(), node.mark.column if line == node.mark.line else 0
-                )
-                if column >= 0:
-                    return self.span(_Mark(line, column)).part(0, len(text.rstrip()))
-        return span
+        if isinstance(node.value, str) and node.value.strip() and not node.plain:
+            text, (line, column) = node.value.rstrip(), node.mark
+            below = self.lines[line + 1] if line < node.end.line < len(self.lines) else ""
+            if self.lines[line].startswith(text, column + 1):  # inside the quotes
+                return self.span(_Mark(line, column + 1), _Mark(line, column + 1 + len(text)))
+            if below.strip() == text:  # a block below its `|`
+                return self.span(_Mark(line + 1, len(below) - len(below.lstrip())))
+        return self.span(node.mark, node.end)
 
     def _mapping(self, node: _Node, path: Path) -> dict[str, Any]:
         data: dict[str, Any] = {}
