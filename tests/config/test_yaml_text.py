@@ -125,6 +125,7 @@ def test_the_position_of_a_value_is_that_of_its_content(written: str, at: tuple[
         ("a:\n  b,c:0-7\n\n  d: 3\n", 2, "put a space after `b,c:`"),
         ("a:\n  - b:2\n    c: 3\n", 2, "put a space after `b:`"),
         ("a\uff1a\n  b: 2\n", 1, "write `a:`, with the colon of the keyboard"),
+        ("a: {b:{c: 1}}\n", 1, "put a space after it"),
         ("a: {b: ${c}}\n", 1, "put the text with ${...} in quotes"),
         ("a: [0-${c}, 1]\n", 1, "put the text with ${...} in quotes"),
         ("a:\n  - http://x\n    c: 3\n", 3, "check the indentation, or quote the text"),

@@ -31,6 +31,7 @@ _SYNTAX = {  # what the parser says: what it means, what to do
         "a `:` where no key can be",
         "check the indentation, or quote the text",
     ),
+    "found unexpected ':'": ("no space after the `:`", "put a space after it"),
     "could not find expected ':'": ("a key without a `:`", "write `key: value`"),
     "cannot start any token": ("a character that cannot begin a value", "quote the text"),
     "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
