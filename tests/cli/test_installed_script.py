@@ -115,3 +115,13 @@ def test_help_loads_no_heavy_module(environment: dict[str, str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stderr == "[]\n"
+
+
+def test_an_interruption_while_it_starts_is_130(environment: dict[str, str]) -> None:
+    code = (
+        "import sys\nfrom roost.cli import main\n"
+        "class Early:\n    def find_spec(self, *_):\n        raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Early())\nmain(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -1,0 +1,59 @@
+"""The verbs of the command line. Each is imported when it is asked for, and nothing here imports Ray."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from roost import __version__
+
+VERBS = {
+    "plan": "Show where every process of a job would run.",
+    "validate": "List everything that is wrong with job files.",
+    "embedded": "Keep a real Ray of several nodes running on this machine.",
+}
+EPILOG = """\b
+Exit codes: 0 fine, 1 problems found, 2 wrong usage, 3 does not fit
+            the cluster, 4 the cluster cannot be reached, 5 a launch
+            failed, 70 a bug in roost, 130 interrupted.
+Completion: eval "$(_ROOST_COMPLETE=bash_source roost)"
+            with zsh_source or fish_source for those shells.
+"""
+
+
+class Verbs(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = import_module(f"roost.cli.{name}").command
+        return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], VERBS, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(VERBS)}."
+            context.fail(f"No such verb {args[0]!r}. {hint}")
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=Verbs,
+    epilog=EPILOG,
+    subcommand_metavar="VERB CONFIG [KEY=VALUE]...",
+    options_metavar="",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="roost %(version)s")
+def roost() -> None:
+    """Decide where the parts of a reinforcement-learning job run."""
