@@ -110,7 +110,7 @@ class _SavedPlan(_Saved):
     components: dict[str, _SavedComponent]
     shares: dict[str, Annotated[float, Field(ge=0.0001, le=1)]] = {}
     findings: list[_SavedFinding]
-    checksum: str = ""
+    checksum: str
 
 
 _FORMAT = TypeAdapter(_SavedPlan)

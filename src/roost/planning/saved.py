@@ -91,7 +91,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         raise _refuse("the plan is damaged", str(damage)) from None
     if plan.digest != data.get("digest"):
         raise _refuse("the plan does not match its digest", "it was edited after it was made")
-    if "checksum" in data and data["checksum"] != _checksum(data):  # older plans have none
+    if data.get("checksum") != _checksum(data):
         raise _refuse("the plan does not match its checksum", "it was edited after it was made")
     return plan
 
