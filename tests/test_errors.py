@@ -9,7 +9,8 @@ import pytest
 import roost
 from roost import ConfigurationError, Finding, Inventory, PlacementError, RoostError
 from roost.config.document import parse
-from roost.errors import CODES, Span, close_to, counted, error_for, hide_secrets, looks_secret, render, shown
+from roost.errors import CODES, Span, close_to, counted, error_for, render, shown
+from roost.secret_names import hide_secrets, looks_secret
 
 
 def caught(text: str) -> RoostError:

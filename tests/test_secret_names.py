@@ -8,7 +8,7 @@ import pytest
 
 import roost
 from roost.config.document import parse
-from roost.errors import hide_secrets, looks_secret
+from roost.secret_names import hide_secrets, looks_secret
 
 SECRET = [
     "api-key",

@@ -6,11 +6,12 @@ else in roost words an error. Errors carry findings as their arguments, so they 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from roost.secret_names import hide_rest, looks_secret
 
 Path = tuple[str | int, ...]
 Severity = Literal["error", "warning"]
@@ -274,69 +275,7 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-# A name is secret by one of its words, however they are joined: DB_PASS, api-key, openaiKey2, SIGNING_KEYS.
-# By how the word ends, since PGPASSWORD is one word; not by how it begins, so that tokenizers, authors,
-# keyboards and passes stay in the open.
-_SECRET_ENDINGS = (
-    *("key", "token", "secret", "password", "passwd", "pass", "pwd", "passphrase", "passcode"),
-    *("credential", "creds", "auth", "authorization"),
-)
-_SECRET_WORDS = frozenset(("cred", "bearer"))
-_OPEN_WORDS = frozenset(
-    (
-        *("monkey", "donkey", "turkey", "hockey", "jockey", "whiskey", "turnkey", "hotkey"),
-        "pkey",  # NCCL_IB_PKEY: a number of the network
-        *("compass", "encompass", "bypass", "overpass", "underpass", "surpass", "trespass", "multipass"),
-        *("lowpass", "highpass", "bandpass"),
-    )
-)
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# A name, and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
-_NAME = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=]\s{0,60}""")
-_VALUE = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|[^,}\]]+""")
-# A mention of a name: in `name: HF_TOKEN, value: x` too.
-_MENTION = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=,]\s{0,60}""")
-# A password may hold a slash. A search ends at the next URL, which keeps hostile texts cheap.
-_LOGIN = re.compile(r"(?<=://)(?:[^/@\s:]+|[^/@\s:]*:(?:(?!://)\S)*)(?=@)")
 _LONGEST_EXCERPT = 2_000
-
-
-def looks_secret(name: str, value: object = None) -> bool:
-    """Whether a value should not be shown: by its name, or because it is a URL with a login."""
-    return any(_is_secret(word.lower()) for word in _WORD.findall(name[:200])) or holds_login(value)
-
-
-def _is_secret(word: str) -> bool:
-    return any(
-        one in _SECRET_WORDS or (one.endswith(_SECRET_ENDINGS) and one not in _OPEN_WORDS)
-        for one in (word, word.removesuffix("s"))
-    )
-
-
-def holds_login(value: object) -> bool:
-    return isinstance(value, str) and bool(_LOGIN.search(value))
-
-
-def hide_secrets(text: str) -> str:
-    """The text with the values of secret names starred out, at the same width for the carets."""
-    for name in _NAME.finditer(text):
-        value = _VALUE.match(text, name.end())
-        if value and looks_secret(name[1]):
-            text = text[: value.start()] + "*" * len(value[0]) + text[value.end() :]
-    return _LOGIN.sub(lambda login: "*" * len(login[0]), text)
-
-
-def hide_rest(text: str) -> str:
-    """The same for a text of unknown grammar: all that follows a secret name is starred out."""
-    for name in _MENTION.finditer(text):
-        if looks_secret(name[1]):
-            return hide_secrets(text[: name.end()]) + "*" * (len(text) - name.end())
-    return hide_secrets(text)
-
-
-def is_secret(path: Path) -> bool:
-    """Whether what stands at this path should not be shown."""
-    return any(isinstance(step, str) and looks_secret(step) for step in path)
 
 
 def _printable(text: str, limit: int = 200) -> str:

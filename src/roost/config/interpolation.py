@@ -8,7 +8,8 @@ from typing import Any
 
 from roost.config.plain import SECTIONS
 from roost.config.yaml_text import Positions
-from roost.errors import ConfigurationError, Finding, Path, error_for, hide_rest, is_secret, shown
+from roost.errors import ConfigurationError, Finding, Path, error_for, shown
+from roost.secret_names import hide_rest, is_secret
 
 MAX_TEXT = 1_000  # of one text with interpolations
 MAX_IN_TEXT = 20

@@ -21,10 +21,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from roost.errors import ClusterError, Finding, looks_secret
+from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
+from roost.secret_names import looks_secret
 
 INDEX_LABEL = "roost-index"
 TYPE_LABEL = "roost-accelerator"

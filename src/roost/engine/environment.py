@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roost.engine.worker import WorkerContext
-from roost.errors import looks_secret
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
 from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
+from roost.secret_names import looks_secret
 
 if TYPE_CHECKING:
     from roost.engine.group import LaunchOrder

@@ -10,9 +10,10 @@ from roost.config.document import Document
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
-from roost.errors import Finding, Path, hide_rest, looks_secret, shown
+from roost.errors import Finding, Path, shown
 from roost.inventory.hardware import HardwareUnit, hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
+from roost.secret_names import hide_rest, looks_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

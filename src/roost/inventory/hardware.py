@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roost.errors import ConfigurationError, Finding, Path, close_to, holds_login, looks_secret, nearest
+from roost.errors import ConfigurationError, Finding, Path, close_to, nearest
+from roost.secret_names import holds_login, looks_secret
 
 _SCHEMAS: dict[str, tuple[Any, Any, frozenset[str]]] = {}  # schema, its validator, its fields
 

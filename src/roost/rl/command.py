@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from roost.errors import ConfigurationError, Finding, Path, hide_secrets, looks_secret, nearest, shown
+from roost.errors import ConfigurationError, Finding, Path, nearest, shown
+from roost.secret_names import hide_secrets, looks_secret
 
 PLACEHOLDERS = frozenset(
     (

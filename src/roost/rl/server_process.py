@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from roost.engine.children import Family
-from roost.errors import Finding, LaunchError, hide_secrets
+from roost.errors import Finding, LaunchError
 from roost.rl.addresses import http_status, is_fine
 from roost.rl.command import secret_texts, without_secrets
+from roost.secret_names import hide_secrets
 
 log = logging.getLogger("roost")
 
