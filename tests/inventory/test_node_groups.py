@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 import roost
 from roost import Inventory
 from roost.config.document import parse
-from roost.inventory.groups import build_groups
+from roost.inventory.group_reading import build_groups
 
 CLUSTER = Inventory.parse("4x2")
 

@@ -78,7 +78,7 @@ def problems_of(
     file: str, where: Inventory | None, model_parallel: bool = False, overrides: tuple[str, ...] = ()
 ) -> list[Finding]:
     from roost.config.job import read_job
-    from roost.inventory.groups import build_groups
+    from roost.inventory.group_reading import build_groups
 
     try:
         if where is not None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
+from roost.config.yaml_mistakes import Mark, malformed, span_at
 from roost.errors import ConfigurationError, Finding, Path, Span
 
 MAX_BYTES = 1 << 20
@@ -20,23 +21,6 @@ MAX_DEPTH = 40
 MAX_VALUES = 30_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_SYNTAX = {  # what the parser says: what it means, what to do
-    "unexpected end of stream": ("a quote is never closed", "close it"),
-    "expected ',' or '}'": ("a `,` or `}` is missing", "close the bracket, or separate entries with commas"),
-    "expected ',' or ']'": ("a `,` or `]` is missing", "close the bracket, or separate entries with commas"),
-    "expected key": ("the indentation fits no line above", "align it with the keys it belongs to"),
-    "expected <block end>": ("the indentation fits no line above", "align it with the keys it belongs to"),
-    "expected '-' indicator": ("the indentation fits no line above", "align it with the dashes above"),
-    "mapping values are not allowed": (
-        "a `:` where no key can be",
-        "check the indentation, or quote the text",
-    ),
-    "found unexpected ':'": ("no space after the `:`", "put a space after it"),
-    "could not find expected ':'": ("a key without a `:`", "write `key: value`"),
-    "cannot start any token": ("a character that cannot begin a value", "quote the text"),
-    "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
-}
-_UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")  # a line that only looks like a key
 _BEFORE_CONTENT = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+(?=[^\s,\]}])")  # anchors and tags
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
@@ -59,11 +43,6 @@ class Positions:
     keys: dict[Path, Span] = field(default_factory=dict)
     values: dict[Path, Span] = field(default_factory=dict)
     texts: dict[Path, str] = field(default_factory=dict)  # plain scalars as written
-
-
-class _Mark(NamedTuple):
-    line: int
-    column: int
 
 
 @dataclass(slots=True)
@@ -95,15 +74,7 @@ class _Reader:
         self.merging = 0
 
     def span(self, mark: Any, end: Any = None) -> Span:
-        line = self.lines[mark.line] if mark.line < len(self.lines) else ""
-        stop = end.column if end is not None and end.line == mark.line else len(line.rstrip())
-        return Span(
-            source=self.source,
-            line=mark.line + 1,
-            column=mark.column + 1,
-            length=max(1, stop - mark.column),
-            excerpt=line,
-        )
+        return span_at(self.lines, self.source, mark, end)
 
     def fail(self, code: str, what: str, mark: Any, why: str = "", remedy: str = "") -> ConfigurationError:
         return ConfigurationError(
@@ -137,7 +108,7 @@ class _Reader:
             while loader.check_event():
                 yield loader.get_event()
         except yaml.MarkedYAMLError as error:
-            raise ConfigurationError(self._malformed(error)) from None
+            raise ConfigurationError(malformed(error, self.lines, self.source)) from None
         except (yaml.YAMLError, UnicodeError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ConfigurationError(
@@ -146,46 +117,6 @@ class _Reader:
         finally:
             if loader is not None:
                 loader.dispose()
-
-    def _malformed(self, error: yaml.MarkedYAMLError) -> Finding:
-        """A syntax error in words that do not need a knowledge of parsers."""
-        problem = error.problem or error.context or "it cannot be read"
-        mark: Any = error.problem_mark or error.context_mark
-        begin = error.context_mark
-        slip = self._slip(mark, problem) if mark else None
-        if slip:
-            (mark, words, remedy), begin = slip, None
-        elif mark and "\t" in self.span(mark).excerpt[: mark.column + 1]:
-            words, remedy = "a tab where only spaces can indent", "indent with spaces"
-        else:
-            words, remedy = next(
-                (known for key, known in _SYNTAX.items() if key in problem),
-                (problem, "check indentation, brackets and quotes here and on the line before"),
-            )
-        if begin and mark and ("end of stream" in problem or not "".join(self.lines[mark.line :]).strip()):
-            mark = begin  # the end of the file is not where it went wrong
-        why = ""
-        if begin and mark and begin.line != mark.line and "," in words:
-            why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
-        where = self.span(mark).part(0, 1) if mark else None
-        return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
-
-    def _slip(self, mark: Any, problem: str) -> tuple[_Mark, str, str] | None:
-        """A small slip the parser takes for something else, here or on the line before: where, what, remedy."""
-        if self.span(mark).excerpt[max(0, mark.column - 1) :].startswith("${"):
-            remedy = "put the text with ${...} in quotes"
-            return _Mark(mark.line, mark.column - 1), "`${` inside brackets", remedy
-        if not any(words in problem for words in ("mapping values", "expected ':'")):
-            return None
-        written = [number for number, line in enumerate(self.lines[: mark.line + 1]) if line.strip()]
-        for number in written[:-3:-1]:
-            found = _UNSPACED.match(self.lines[number])
-            if found:
-                key, where = found[1][:60], _Mark(number, found.start(2))
-                if found[2] == ":":
-                    return where, "no space after the `:`", f"put a space after `{key}:`"
-                return where, "a full-width colon", f"write `{key}:`, with the colon of the keyboard"
-        return None
 
     def _unreadable(self, strange: re.Match[str]) -> ConfigurationError:
         before = _LINE_BREAK.split(self.text[: strange.start()])
@@ -242,12 +173,12 @@ class _Reader:
         )  # None: to the line's end
         return node
 
-    def _content(self, event: Any) -> _Mark:
+    def _content(self, event: Any) -> Mark:
         line, column = event.start_mark.line, event.start_mark.column
         if event.anchor or event.tag:
             before = _BEFORE_CONTENT.match(self.lines[line], column)
             column = before.end() if before else column
-        return _Mark(line, column)
+        return Mark(line, column)
 
     def _bound(self, mark: Any, depth: int) -> None:
         self.count += 1
@@ -286,9 +217,9 @@ class _Reader:
             text, (line, column) = node.value.rstrip(), node.mark
             below = self.lines[line + 1] if line < node.end.line < len(self.lines) else ""
             if self.lines[line].startswith(text, column + 1):  # inside the quotes
-                return self.span(_Mark(line, column + 1), _Mark(line, column + 1 + len(text)))
+                return self.span(Mark(line, column + 1), Mark(line, column + 1 + len(text)))
             if below.strip() == text:  # a block below its `|`
-                return self.span(_Mark(line + 1, len(below) - len(below.lstrip())))
+                return self.span(Mark(line + 1, len(below) - len(below.lstrip())))
         return self.span(node.mark, node.end)
 
     def _mapping(self, node: _Node, path: Path) -> dict[str, Any]:

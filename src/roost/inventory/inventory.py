@@ -13,7 +13,8 @@ from typing import Any
 from roost.config.document import Document, load
 from roost.config.job import RESERVED_LABELS, split_labels
 from roost.errors import ConfigurationError, Finding, counted, error_for, nearest
-from roost.inventory.groups import NodeEnvironment, NodeGroup, build_groups
+from roost.inventory.group_reading import build_groups
+from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.nodes import Node
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
 

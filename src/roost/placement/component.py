@@ -9,7 +9,7 @@ from typing import Any
 
 from roost.config.job import ComponentRule, Job, read_job
 from roost.errors import Finding, Path, PlacementError, RoostError, counted, error_for, nearest
-from roost.inventory.groups import build_groups
+from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.layouts import layout_rules

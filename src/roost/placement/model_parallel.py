@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
-from roost.errors import RoostError, counted, nearest, shown
+from roost.errors import RoostError, counted, nearest
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.component import ComponentPlacement, PlacementMode
+from roost.placement.parallel_sizes import INFERENCE_NAMES, SizeReader
 from roost.placement.spread import spread
 from roost.placement.strategies import PackedPlacementStrategy
 
-INFERENCE_NAMES = ("inference", "actor_inference")
 KNOWN = ("actor", "rollout", "reward", *INFERENCE_NAMES, "critic", "critic_inference")
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelSizes:
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
-
-    @property
-    def width(self) -> int:
-        return self.tp * self.pp * self.cp
-
-    def __str__(self) -> str:
-        context = f" x CP {self.cp}" if self.cp > 1 else ""
-        return f"TP {self.tp} x PP {self.pp}{context}"
 
 
 def _places(devices: frozenset[tuple[int, int]]) -> str:
@@ -48,7 +30,6 @@ class ModelParallelComponentPlacement(ComponentPlacement):
 
     def _compile(self) -> None:
         self._mode: PlacementMode | None = None
-        self._read: dict[tuple[str, ...], int | None] = {}
         self._held: dict[str, tuple[Ranks, frozenset[tuple[int, int]]]] = {}
         if self.job.layout is not None:
             what, why = "model-parallel placement does not take a layout", "it decides the same things"
@@ -90,7 +71,9 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             )
         if "actor" not in self._held or "rollout" not in self._held:
             return
-        self._sizes = {name: self._read_sizes(name) for name in self._held}
+        sizes = SizeReader(self.job.document)
+        self._sizes = {name: sizes.of(name) for name in self._held}
+        self.findings += sizes.findings
         self._choose_mode()
         self._check_inference()
         if any(finding.severity == "error" for finding in self.findings):
@@ -160,51 +143,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             first = max(first, following)
         return Ranks(best[0], best[-1]) if best else None
 
-    # -- sizes ---------------------------------------------------------------------------------------
-
-    def _size(self, *path: str) -> int | None:
-        if path not in self._read:  # the actor's sizes are asked for by others too
-            self._read[path] = self._read_size(path)
-        return self._read[path]
-
-    def _read_size(self, path: tuple[str, ...]) -> int | None:
-        value: Any = self.job.document.data
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        if value is None:
-            return None
-        if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdecimal():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 1_000_000:
-            self.findings.append(
-                self.job.document.finding(
-                    "RM104",
-                    f"{'.'.join(path)} must be a whole number of at least 1, not {shown(value)}",
-                    path,
-                    remedy="write a number, such as 2",
-                )
-            )
-            return 1
-        return value
-
-    def _read_sizes(self, name: str) -> ParallelSizes:
-        if name == "rollout":
-            return ParallelSizes(
-                self._size("rollout", "tensor_parallel_size") or 1,
-                self._size("rollout", "pipeline_parallel_size") or 1,
-            )
-        section = "inference" if name in INFERENCE_NAMES else name
-        model = ParallelSizes(
-            self._size(section, "model", "tensor_model_parallel_size") or 1,
-            self._size(section, "model", "pipeline_model_parallel_size") or 1,
-            self._size(section, "model", "context_parallel_size") or 1,
-        )
-        if section == "inference" and not isinstance(self.job.document.data.get("inference"), dict):
-            actor = self._read_sizes("actor")
-            return ParallelSizes(actor.tp, actor.pp)
-        if section == "critic_inference":
-            return self._read_sizes("critic")
-        return ParallelSizes() if section == "reward" else model
+    # -- how they sit to each other ------------------------------------------------------------------
 
     def _choose_mode(self) -> None:
         actor, rollout = self._held["actor"], self._held["rollout"]

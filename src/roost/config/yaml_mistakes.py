@@ -1,0 +1,93 @@
+"""Syntax errors of YAML in words that do not need a knowledge of parsers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from roost.errors import Finding, Span
+
+_SYNTAX = {  # what the parser says: what it means, what to do
+    "unexpected end of stream": ("a quote is never closed", "close it"),
+    "expected ',' or '}'": ("a `,` or `}` is missing", "close the bracket, or separate entries with commas"),
+    "expected ',' or ']'": ("a `,` or `]` is missing", "close the bracket, or separate entries with commas"),
+    "expected key": ("the indentation fits no line above", "align it with the keys it belongs to"),
+    "expected <block end>": ("the indentation fits no line above", "align it with the keys it belongs to"),
+    "expected '-' indicator": ("the indentation fits no line above", "align it with the dashes above"),
+    "mapping values are not allowed": (
+        "a `:` where no key can be",
+        "check the indentation, or quote the text",
+    ),
+    "found unexpected ':'": ("no space after the `:`", "put a space after it"),
+    "could not find expected ':'": ("a key without a `:`", "write `key: value`"),
+    "cannot start any token": ("a character that cannot begin a value", "quote the text"),
+    "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
+}
+_UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")  # a line that only looks like a key
+
+
+class Mark(NamedTuple):
+    line: int
+    column: int
+
+
+def span_at(lines: Sequence[str], source: str, mark: Any, end: Any = None) -> Span:
+    """From a mark to the end of its line, or to another mark on it."""
+    line = _line(lines, mark)
+    stop = end.column if end is not None and end.line == mark.line else len(line.rstrip())
+    return Span(
+        source=source,
+        line=mark.line + 1,
+        column=mark.column + 1,
+        length=max(1, stop - mark.column),
+        excerpt=line,
+    )
+
+
+def _line(lines: Sequence[str], mark: Any) -> str:
+    return lines[mark.line] if mark.line < len(lines) else ""
+
+
+def malformed(error: yaml.MarkedYAMLError, lines: Sequence[str], source: str) -> Finding:
+    """A syntax error in words that do not need a knowledge of parsers."""
+    problem = error.problem or error.context or "it cannot be read"
+    mark: Any = error.problem_mark or error.context_mark
+    begin = error.context_mark
+    slip = _slip(lines, mark, problem) if mark else None
+    if slip:
+        (mark, words, remedy), begin = slip, None
+    elif mark and "\t" in _line(lines, mark)[: mark.column + 1]:
+        words, remedy = "a tab where only spaces can indent", "indent with spaces"
+    else:
+        words, remedy = next(
+            (known for key, known in _SYNTAX.items() if key in problem),
+            (problem, "check indentation, brackets and quotes here and on the line before"),
+        )
+    if begin and mark and ("end of stream" in problem or not "".join(lines[mark.line :]).strip()):
+        mark = begin  # the end of the file is not where it went wrong
+    why = ""
+    if begin and mark and begin.line != mark.line and "," in words:
+        why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
+    where = span_at(lines, source, mark).part(0, 1) if mark else None
+    return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
+
+
+def _slip(lines: Sequence[str], mark: Any, problem: str) -> tuple[Mark, str, str] | None:
+    """A small slip the parser takes for something else, here or on the line before: where, what, remedy."""
+    if _line(lines, mark)[max(0, mark.column - 1) :].startswith("${"):
+        remedy = "put the text with ${...} in quotes"
+        return Mark(mark.line, mark.column - 1), "`${` inside brackets", remedy
+    if not any(words in problem for words in ("mapping values", "expected ':'")):
+        return None
+    written = [number for number, line in enumerate(lines[: mark.line + 1]) if line.strip()]
+    for number in written[:-3:-1]:
+        found = _UNSPACED.match(lines[number])
+        if found:
+            key, where = found[1][:60], Mark(number, found.start(2))
+            if found[2] == ":":
+                return where, "no space after the `:`", f"put a space after `{key}:`"
+            return where, "a full-width colon", f"write `{key}:`, with the colon of the keyboard"
+    return None
