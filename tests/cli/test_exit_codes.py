@@ -12,7 +12,7 @@ import click
 import pytest
 
 import roost
-from roost.cli.ending import code_for, wants_colour, width_of
+from roost.cli.ending import code_for, guarded, wants_colour, width_of
 from roost.errors import Finding
 
 
@@ -179,3 +179,22 @@ def test_a_narrow_encoding_does_not_end_the_run(cli: Any, monkeypatch: pytest.Mo
     assert cli("plan", "job.yaml", "cluster.component_placement.actor=0-7", "--on", "2x8").code == 0
     page.seek(0)
     assert " .  .  . " in page.read()
+
+
+# -- errors of running -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "code"),
+    [
+        (roost.ClusterError, "RE105", 4),
+        (roost.ReservationError, "RE107", 3),
+        (roost.LaunchError, "RE107", 5),
+        (roost.ConfigurationError, "RC103", 1),
+    ],
+)
+def test_errors_and_their_codes(kind: type[roost.RoostError], of: str, code: int) -> None:
+    def run() -> None:
+        raise kind(Finding(code=of, what="x"))
+
+    assert guarded(run) == code

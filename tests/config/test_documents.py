@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -338,3 +339,85 @@ def test_positions_inside_an_override() -> None:
 
 def test_a_document_without_positions_points_nowhere() -> None:
     assert Document({"cluster": 1}).finding("RC103", "x", ("cluster",)).where is None
+
+
+# -- corners of overrides, interpolations and files ------------------------------------------------------
+
+
+THREE_GROUPS = """\
+cluster:
+  num_nodes: 2
+  component_placement: {actor: 0-7}
+  node_groups:
+    - {label: a, node_ranks: 0}
+    - {label: b, node_ranks: 1}
+    - {label: c, node_ranks: 0-1}
+"""
+
+
+def test_loading_changes_nothing_of_a_document() -> None:
+    document = parse(THREE_GROUPS)
+    before = copy.deepcopy((document.data, document.positions))
+    load(document, ["cluster.num_nodes=1", "~cluster.node_groups[1]", "cluster.component_placement.x=[0]"])
+    assert (document.data, document.positions) == before
+
+
+def test_deleting_in_the_middle_moves_only_what_follows() -> None:
+    keys = load(parse(THREE_GROUPS), ["~cluster.node_groups[1]"]).positions.keys
+    lines = [keys[("cluster", "node_groups", index, "label")].line for index in (0, 1)]
+    assert lines == [5, 7]
+    assert ("cluster", "node_groups", 2, "label") not in keys
+
+
+@pytest.mark.parametrize("override", ["cluster..num_nodes=1", "+a..b=1", "cluster.=1", "+a[x=1", "+a]=1"])
+def test_what_is_no_path(override: str) -> None:
+    with pytest.raises(roost.ConfigurationError, match="is not a path of keys"):
+        load(parse(THREE_GROUPS), [override])
+
+
+def test_sections_roost_reads_need_no_plus() -> None:
+    assert load(parse(""), ["rollout.tensor_parallel_size=2"]).data == {
+        "rollout": {"tensor_parallel_size": 2}
+    }
+
+
+SIZES = {f"s{number}": number for number in range(200)}
+
+
+@pytest.mark.parametrize(
+    ("sections", "placement"),
+    [
+        ({"sizes": SIZES}, "0-${sizes.s3}"),  # large, but referred to
+        ({"sizes": {"all": SIZES}}, "0-${sizes.all.s3}"),
+        (
+            {"sizes": {"bad": "${", "n": 3, "same": "${.n}"}},
+            "0-${sizes.same}",
+        ),  # beside what only looks like one
+        ({"sizes": {"none": None, "missing": "???", "n": 3}}, "0-${sizes.n}"),
+        ({"sizes": [0, 3]}, "${sizes.0}-${sizes[1]}"),
+        ({"rule": {"node_group": ["late", "early"], "placement": "0-3"}}, "${rule}"),
+    ],
+)
+def test_what_interpolations_reach(sections: dict[str, Any], placement: str) -> None:
+    groups = [{"label": "late", "node_ranks": "${nodes}"}, {"label": "early", "node_ranks": 0}]
+    cluster = {"component_placement": {"a": placement}, "node_groups": groups}
+    source = {**sections, "nodes": [1], "cluster": cluster}
+    assert roost.ComponentPlacement(source, "2x8").get_hardware_ranks("a") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("missing.yaml", None, "No such file or directory"),
+        ("latin.yaml", b"a: \xe9", "is not UTF-8 text"),
+        (".", None, "it is not a regular file"),
+    ],
+)
+def test_why_a_file_cannot_be_read(tmp_path: Path, name: str, content: bytes | None, why: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        read_file(tmp_path / name)
+    (finding,) = caught.value.findings
+    assert finding.code == "RC001"
+    assert why in finding.why

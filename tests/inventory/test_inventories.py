@@ -12,6 +12,7 @@ import pytest
 
 import roost
 from roost import Inventory
+from roost.inventory import reading
 from roost.inventory.accelerators import accelerator_kind, register_accelerator
 from roost.inventory.nodes import Accelerators, Node
 
@@ -365,3 +366,15 @@ def test_registering_an_accelerator() -> None:
     assert Inventory.from_dict({"nodes": nodes}).nodes[0].accelerators.type == "test_tpu"
     with pytest.raises(roost.ConfigurationError, match="already registered"):
         register_accelerator("test_tpu", visible_variable="OTHER")
+
+
+# -- size ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["big.json", "big.yaml"])
+def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 10)
+    (tmp_path / name).write_text('{"nodes": [{"accelerators": 8}]}')
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.load(tmp_path / name)
+    assert caught.value.codes == ("RC004",)

@@ -304,3 +304,53 @@ def test_a_type_is_registered_once() -> None:
 def test_a_schema_that_breaks_is_a_finding() -> None:
     roost.register_hardware("TestGrumpy", Grumpy)
     assert problems("TestGrumpy", x=1) == ["its schema raised KeyError"]
+
+
+# -- corners ---------------------------------------------------------------------------------------------
+
+
+def test_groups_end_with_the_first_nodes() -> None:
+    arms = {"type": "Arm", "configs": [{"node_rank": 0}, {"node_rank": 2}]}
+    env = [{"node_ranks": "1-2", "env_vars": {"A": 1}}]
+    groups = [
+        {"label": "both", "node_ranks": "0-2", "env_configs": env, "hardware": arms},
+        {"label": "late", "node_ranks": 2},
+    ]
+    inventory = Inventory.parse("3x8").grouped(groups).limited(2)
+    assert list(inventory.groups) == ["both"]
+    both = inventory.groups["both"]
+    assert both.node_ranks == (0, 1)
+    assert [unit.node_rank for unit in both.hardware] == [0]
+    assert [env.node_ranks for env in both.environments] == [(1,)]
+
+
+def test_the_nodes_of_all_groups_are_bounded() -> None:
+    inventory = Inventory.uniform(16_384, 1)
+    groups = [{"label": f"g{n}", "node_ranks": "all"} for n in range(130)]
+    env = [{"node_ranks": "all", "env_vars": {f"V{n}": 1 for n in range(130)}}]
+    for wrong in (groups, [{**groups[0], "env_configs": env}]):
+        with pytest.raises(roost.ConfigurationError) as caught:
+            inventory.grouped(wrong)
+        assert caught.value.codes == ("RL106",)
+    assert len(inventory.grouped(groups[:122]).groups) == 122
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        (
+            {"node_ranks": "0-8", "hardware": {"type": "Arm", "configs": [{"node_rank": 9}]}},
+            "its nodes are 0, 1, 2, 3, 4, 5, 6, 7, ...",
+        ),
+        ({"node_ranks": "0-1", "env_configs": [{"node_ranks": 2}]}, "its nodes are 0, 1"),
+        (
+            {"node_ranks": 0, "hardware": {"type": "Arm", "configs": [{"node_rank": "two"}]}},
+            "node group 'g': the node_rank of a Arm must be the number of a node",
+        ),
+    ],
+)
+def test_what_is_said_about_a_group(group: dict[str, Any], says: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.parse("10x1").grouped([{"label": "g", **group}])
+    (finding,) = caught.value.findings
+    assert says in (finding.what, finding.why)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import re
 from argparse import Namespace
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import roost
@@ -606,3 +609,61 @@ def test_flags_that_cannot_be_resolved_are_refused_in_words() -> None:
     assert caught.value.codes == ("RC006",)
     assert "the layout cannot be resolved" in str(caught.value)
     assert "nowhere" in str(caught.value)
+
+
+# -- corners ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{"rollout_external": True}, {"debug_train_only": True}])
+def test_colocated_rollout_that_does_not_run_has_none(more: Any) -> None:
+    assert Layout(colocate=True, **more).num_rollout == 0
+
+
+def test_the_pool_may_be_all() -> None:
+    layout = Layout(colocate=True)
+    whole = roost.plan(replace(layout, accelerators="all"), "2x8")
+    assert whole.digest == roost.plan(layout, "2x8").digest
+
+
+def test_a_layout_as_a_job_says_how_many_nodes() -> None:
+    assert Layout(colocate=True).as_job(2)["cluster"]["num_nodes"] == 2
+    assert "num_nodes" not in Layout(colocate=True).as_job()["cluster"]
+
+
+def test_flags_with_wishes_and_shares_of_the_wrong_form() -> None:
+    with pytest.raises(roost.ConfigurationError):
+        Layout.from_args(Namespace(colocate=True, shares=3, num_gpus_per_actor=0.5))
+
+
+def test_a_server_that_is_no_name() -> None:
+    with pytest.raises(roost.ConfigurationError, match="'a b' is not a name for a server"):
+        Layout(servers=(Server(name="a b", groups=(EngineGroup(num_gpus=1),)),))
+
+
+def test_an_engine_on_scattered_accelerators() -> None:
+    layout = Layout(
+        actor_num_nodes=0, rollout_num_gpus=4, rollout_num_gpus_per_engine=4, accelerators="0-1,4-5"
+    )
+    with pytest.raises(roost.PlacementError, match=r"not consecutive \(0-1 of node 0 and 4-5 of node 0\)"):
+        roost.plan(layout, "1x8")
+
+
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 9), st.integers(1, 20), st.integers(1, 12))
+def test_what_a_layout_suggests_works(size: int, nodes: int, actor: int, engines: int, width: int) -> None:
+    inventory = Inventory.uniform(nodes, size)
+    layout = Layout(
+        actor_num_gpus_per_node=actor, rollout_num_gpus=engines * width, rollout_num_gpus_per_engine=width
+    )
+    try:
+        roost.plan(layout, inventory)
+        return
+    except roost.PlacementError as error:
+        (finding,) = error.findings
+    if "set colocate" in finding.remedy:
+        assert replace(layout, colocate=True).reserved <= inventory.num_accelerators
+    if better := re.search(r"give the actor (\d+) accelerator", finding.remedy):
+        roost.plan(replace(layout, actor_num_gpus_per_node=int(better[1])), inventory)
+    if listed := re.search(r"use ([\d, or]+) accelerators per engine", finding.remedy):
+        for other in map(int, re.findall(r"\d+", listed[1])):
+            count = max(1, layout.num_rollout // other) * other
+            roost.plan(replace(layout, rollout_num_gpus=count, rollout_num_gpus_per_engine=other), inventory)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import roost
+from roost.config.document import parse
 
 
 class Index:
@@ -131,18 +132,19 @@ def test_every_suggestion_is_valid(sizes: list[int], cuts: list[tuple[int, int]]
         parts.append(f"{ranks}:{process}-{process + count - 1}" if count else ranks)
         resource, process = resource + width, process + (count or width)
 
-    def plan(text: str) -> list[str]:
+    def findings(text: str) -> tuple[roost.Finding, ...]:
         try:
             roost.plan({"cluster": {"component_placement": {"a": text}}}, inventory)
         except roost.ConfigurationError as error:
-            return [finding.remedy for finding in error.findings if finding.code == "RP103"]
-        return []
+            return error.findings
+        return ()
 
-    remedies = plan(",".join(parts))
-    if len(remedies) != 1 or not remedies[0].startswith("use "):
+    found = findings(",".join(parts))
+    if [finding.code for finding in found] != ["RP103"] or not found[0].remedy:
         return  # right as it is, or more than one thing wrong
-    for suggestion in remedies[0].removeprefix("use ").split(", or "):
-        assert not plan(suggestion), suggestion
+    allowed = {"RP102"} if len(cuts) > 1 else set()  # whether the others span nodes is said only then
+    for suggestion in found[0].remedy.removeprefix("use ").split(", or "):
+        assert {finding.code for finding in findings(suggestion)} <= allowed, suggestion
 
 
 @given(
@@ -209,3 +211,129 @@ def test_every_suggestion_for_actor_and_rollout_is_valid(
     for finding in problems(rules["rollout"]):
         for suggestion in re.findall("[0-9]+-?[0-9]*", finding.remedy):
             assert not problems(suggestion), (rules, finding.remedy)
+
+
+# -- bounds, remedies, and what is said together ---------------------------------------------------------
+
+
+def job(rules: Any, **cluster: Any) -> dict[str, Any]:
+    return {"cluster": {"component_placement": rules, **cluster}}
+
+
+def refused(source: Any, on: Any = "2x8", **more: Any) -> roost.ConfigurationError:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(source, on, **more)
+    return caught.value
+
+
+def test_the_bound_on_processes_counts_all_segments_and_components() -> None:
+    most = 50_000 + 64 * (1 + 2)
+    half = most // 2
+    whole = f"0:0-{half - 1},1:{half}-{most - 1}"
+    assert roost.plan(job({"w": whole}), "1x2").components["w"].world_size == most
+    assert list(roost.plan(job({"a,b": f"0:0-{half - 1}"}), "1x2").components) == ["a", "b"]
+    for rules in ({"w": f"0:0-{half - 1},1:{half}-{most}"}, {"a": whole, "b": "0"}, {"a,b": f"0:0-{half}"}):
+        assert refused(job(rules), "1x2").codes == ("RL106",)
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        *((job({"w": ranks}), "RP108") for ranks in (247, "247", 60)),
+        *((job({"w": ranks}), "RP101") for ranks in (59, "240-247", "0,247", "247:0")),
+        (parse("cluster: {component_placement: {w: 247}}"), "RP101"),
+    ],
+)
+def test_only_a_number_handed_in_can_be_one_yaml_rewrote(source: Any, code: str) -> None:
+    assert refused(source).codes == (code,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "on", "remedy"),
+    [
+        ((3, 8, 6), "2x8", "start it at resource 8, or give each process 1 resource"),
+        ((2, 9, 8), "2x8", "start it at resource 8, or give each process 2 resources"),
+        ((0, 4, 2), "2x8", "use 0-3 or 0-5"),
+        ((2, 2, 2), "2x8", "use 2-3"),
+        ((0, 16), "2x8", "end at 15 or before"),
+        ((0, 99_999_999), "2x8", "end at 15 or before"),
+        ((0, 99), "2x0", "use NodePlacementStrategy for bare nodes, or a group with accelerators"),
+    ],
+)
+def test_what_packing_suggests(arguments: tuple[int, ...], on: str, remedy: str) -> None:
+    with pytest.raises(roost.PlacementError) as caught:
+        roost.PackedPlacementStrategy(*arguments).get_placement(on)
+    assert [finding.remedy for finding in caught.value.findings] == [remedy]
+
+
+@pytest.mark.parametrize("ranks", [[range(-1, 2)], [range(0)], [b"01"], b"01", [range(1)] * 2_000_001])
+def test_ranges_bytes_and_too_many(ranks: Any) -> None:
+    with pytest.raises(roost.PlacementError):
+        roost.FlexiblePlacementStrategy(ranks)
+
+
+@pytest.mark.parametrize(("ranks", "on"), [([[8], [15, 16]], "2x8"), ([[7, 8]], "1x8")])
+def test_beyond_the_last_node(ranks: Any, on: str) -> None:
+    with pytest.raises(roost.PlacementError) as caught:
+        roost.FlexiblePlacementStrategy(ranks).get_placement(on)
+    assert caught.value.codes == ("RP101",)
+
+
+@pytest.mark.parametrize(
+    ("text", "on", "remedy"),
+    [
+        (
+            "0-2:0-3,3-5:4-6,6-7",
+            "1x8",
+            "use 0-2:0-2,3-5:3-5,6-7, or 0-2:0-5,3-5:6-8,6-7, or 0-1:0-3,3-5:4-6,6-7",
+        ),
+        ("0-1,2-4:2-5,5", "1x8", "use 0-1,2-4:2-4,5, or 0-1,2-4:2-7,5, or 0-1,2-3:2-5,5"),
+        ("0-5:0-3", "2x3", "use 0-5:0-1, or 0-5:0-5, or 0-3:0-3"),
+    ],
+)
+def test_suggestions_keep_the_other_segments(text: str, on: str, remedy: str) -> None:
+    assert refused(job({"a": text}), on).findings[0].remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("cluster", "codes"),
+    [
+        ({"num_nodes": "two", "component_placement": {"a": "7-0"}}, ["RC103", "RL102"]),
+        # What follows from another problem is not said.
+        ({"component_placement": {"a,b": "0-99"}}, ["RP101"]),
+        ({"component_placement": {"a, b c": "0-99"}}, ["RC105"]),
+        ({"component_placement": {"actor": "0-99"}, "layout": {"colocate": True}}, ["RC106"]),
+        ({"component_placement": {"a": {"placement": 0, "x": 1}, "b": 0}, "shares": {"a": 0.5}}, ["RC101"]),
+        ({"component_placement": {"b": 0}, "layout": {"colocate": 3}, "shares": {"actor": 0.5}}, ["RC103"]),
+        (
+            {
+                "component_placement": {"a": {"node_group": "g", "placement": "0-99"}},
+                "node_groups": [{"label": "g", "node_ranks": 9, "env_configs": [{"node_ranks": 1}]}],
+            },
+            ["RI104"],
+        ),
+        (
+            {
+                "num_nodes": 4,
+                "component_placement": {"a": 0},
+                "node_groups": [{"label": "g", "node_ranks": 9}],
+            },
+            ["RI104", "RI108"],
+        ),
+        ({"component_placement": {"a, b": 0}, "shares": {"b": 0.5}}, []),
+        (
+            {
+                "component_placement": {"a": {"node_group": "g", "placement": 0}},
+                "node_groups": [{"label": " g ", "node_ranks": 0}],
+            },
+            [],
+        ),
+    ],
+)
+def test_what_is_said_together(cluster: dict[str, Any], codes: list[str]) -> None:
+    found: list[str] = []
+    try:
+        roost.plan({"cluster": cluster}, "2x8")
+    except roost.ConfigurationError as error:
+        found = [finding.code for finding in error.findings if finding.severity == "error"]
+    assert sorted(found) == codes

@@ -180,6 +180,9 @@ def components(kind: type[ComponentPlacement] = ComponentPlacement, shape: str =
     return kind({"cluster": {"component_placement": rules, "node_groups": groups}}, Inventory.parse(shape))
 
 
+NODES = {"node_group": "node", "placement": "0-1"}
+
+
 @pytest.mark.parametrize(
     ("rules", "mode"),
     [
@@ -190,6 +193,10 @@ def components(kind: type[ComponentPlacement] = ComponentPlacement, shape: str =
         ({"a": "0-7", "b": {"node_group": "arms", "placement": "all"}}, PlacementMode.DISAGGREGATED),
         ({"a": "0-7", "b": {"node_group": "node", "placement": "all"}}, PlacementMode.DISAGGREGATED),
         ({"a": "0-7", "b": "4-11"}, PlacementMode.HYBRID),
+        ({"a": "0-3", "b": "4-7"}, PlacementMode.DISAGGREGATED),
+        ({"a": "0-3", "b": "2-5"}, PlacementMode.HYBRID),
+        ({"a": NODES, "b": {**NODES, "placement": "0-1:0-7"}}, PlacementMode.COLLOCATED),
+        ({"a": NODES, "b": {**NODES, "placement": "0"}}, PlacementMode.HYBRID),
         ({"a": "0-7", "b": "0-7", "c": "8"}, PlacementMode.HYBRID),
     ],
 )
@@ -317,6 +324,8 @@ def test_unknown_attributes() -> None:
         placed.actor_xp_size  # noqa: B018
     with pytest.raises(AttributeError):
         placed.someone_tp_size  # noqa: B018
+    with pytest.raises(AttributeError):
+        placed.actor  # noqa: B018
 
 
 # -- node groups of the job, and of the cluster ----------------------------------------------------------
@@ -393,3 +402,10 @@ def test_inference_has_accelerators_of_its_own(inference: str, what: str) -> Non
     with pytest.raises(roost.PlacementError, match=what) as caught:
         roost.ModelParallelComponentPlacement(job, roost.Inventory.parse("1x8"))
     assert caught.value.codes == ("RM103",)
+
+
+def test_what_follows_from_ranks_that_do_not_exist_is_not_said() -> None:
+    rules = {"actor": "0-1,5-6,99", "rollout": "8-15"}  # not also: not consecutive
+    with pytest.raises(roost.PlacementError) as caught:
+        components(roost.ModelParallelComponentPlacement, **rules)
+    assert caught.value.codes == ("RP101",)

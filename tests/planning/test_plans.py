@@ -14,6 +14,7 @@ import pytest
 import roost
 from roost import Inventory, load_plan, save_plan
 from roost.config.document import parse
+from roost.planning.reading import Damage, read_plan
 
 CANARY = "canary-5a1f"
 SECRETIVE = f"""
@@ -403,3 +404,92 @@ def test_findings_of_a_plan_carry_no_source_text() -> None:
         ("job.yaml", 2, ""),
         ("job.yaml", 3, ""),
     ]
+
+
+# -- damage that no checksum would hide ------------------------------------------------------------------
+
+
+RICH = """
+cluster:
+  component_placement: {w: {node_group: g, placement: 0-3}, env: {node_group: arms, placement: 0-1}}
+  node_groups:
+    - {label: g, node_ranks: 0-1, env_configs: [{node_ranks: 0-1, env_vars: {A: 1}}]}
+    - {label: arms, node_ranks: 1, hardware: {type: Arm, configs: [{node_rank: 1}, {node_rank: 1}]}}
+"""
+
+
+def deep(levels: int) -> Any:
+    return 1 if not levels else [deep(levels - 1)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(
+            lambda plan, ranks=ranks: plan["node_groups"][0].update(node_ranks=ranks)
+            for ranks in ([1, 0], [0, 0, 1], [0, 1, 2])
+        ),
+        lambda plan: plan["node_groups"][0]["environments"][0].update(node_ranks=[2]),
+        lambda plan: plan["node_groups"].append(plan["node_groups"][0]),
+        *(
+            lambda plan, unit=unit: plan["node_groups"][1]["hardware"].append(unit)
+            for unit in (
+                *({}, {"node_rank": 0}, {"node_rank": 1.0}),
+                *(
+                    {"node_rank": 1, "x": value}
+                    for value in (
+                        float("nan"),
+                        [float("nan")],
+                        {1: 1},
+                        {"a": 1, 2: 1},
+                        10**18,
+                        object(),
+                        deep(60),
+                    )
+                ),
+            )
+        ),
+        *(
+            lambda plan, change=change: first(plan).update(change)
+            for change in (
+                *({"local_hardware_ranks": ranks} for ranks in ([8], [1, 0], [0, 0])),
+                *({"local_accelerator_rank": 8}, {"visible_accelerators": ["8"]}, {"accelerator_type": "x"}),
+            )
+        ),
+    ],
+)
+def test_damage_is_noticed_whatever_the_digest(damage: Any) -> None:
+    data = roost.plan(parse(RICH), "2x8").to_dict()
+    read_plan(data)
+    damage(data)
+    with pytest.raises(Damage):
+        read_plan(data)
+
+
+def job(rules: Any, **cluster: Any) -> dict[str, Any]:
+    return {"cluster": {"component_placement": rules, **cluster}}
+
+
+def test_mixed_models_do_not_matter_to_robots() -> None:
+    arms = {"type": "Arm", "configs": [{"node_rank": 0}, {"node_rank": 1}]}
+    groups = [{"label": "arms", "node_ranks": "0-1", "hardware": arms}]
+    rules = {"w": {"node_group": "arms", "placement": "0-1"}}
+    plan = roost.plan(job(rules, node_groups=groups), "1x8:A800,1x8:4090")
+    assert [finding.code for finding in plan.findings] == ["RW102"]
+
+
+@pytest.mark.parametrize(("cpus", "codes"), [(8, []), (7, ["RW104"]), (None, [])])
+def test_as_many_processes_as_cpus_are_fine(cpus: int | None, codes: list[str]) -> None:
+    plan = roost.plan(job({"w": "all"}), Inventory.uniform(1, 8, cpus=cpus))
+    assert [finding.code for finding in plan.findings] == codes
+
+
+def test_a_plan_and_an_inventory_keep_their_own_tables() -> None:
+    plan = roost.plan(job({"w": "0-3"}, node_groups=[{"label": "g", "node_ranks": 0}]), "2x8")
+    components, groups, shares = dict(plan.components), dict(plan.inventory.groups), {"w": 0.5}
+    inventory = Inventory(nodes=list(plan.inventory.nodes), groups=groups)  # type: ignore[arg-type]
+    again = roost.Plan(inventory=inventory, components=components, shares=shares)
+    assert hash(inventory) == hash(plan.inventory)
+    for table in (components, groups, shares):
+        table.clear()
+    assert (list(again.components), list(inventory.groups), dict(again.shares)) == (["w"], ["g"], {"w": 0.5})
