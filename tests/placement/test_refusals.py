@@ -320,6 +320,10 @@ def test_suggestions_keep_the_other_segments(text: str, on: str, remedy: str) ->
             },
             ["RI104", "RI108"],
         ),
+        (
+            {"layout": {"colocate": True, "node_group": "g"}, "node_groups": [{"label": "g", "x": 1}]},
+            ["RC101", "RC102"],
+        ),
         ({"component_placement": {"a, b": 0}, "shares": {"b": 0.5}}, []),
         (
             {

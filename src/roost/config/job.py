@@ -210,7 +210,7 @@ def _layout(
         known = () if _groups_lost(findings) else labels
         written = cluster.layout.node_group
         findings += label_problems("layout", written, known, document, (*PLACE, "node_group"))
-    if _broken(findings, "layout"):
+    if _broken(findings, "layout") or not labels.issuperset(layout.node_group):
         return None
     for name in layout.components:
         if name in rules:
@@ -255,7 +255,7 @@ def _wishes(shares: Mapping[str, float], layout: Layout | None) -> dict[str, flo
     """A wish for `rollout` is one for each of a layout's groups of engines that has none of its own."""
     wishes = dict(shares)
     parts = [part.component for part in layout.engine_groups()] if layout else []
-    if "rollout" in wishes and parts and "rollout" not in parts:
+    if "rollout" in wishes and parts:
         common = wishes.pop("rollout")
         wishes = {**dict.fromkeys(parts, common), **wishes}
     return wishes

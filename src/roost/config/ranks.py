@@ -207,9 +207,9 @@ def _plain(character: str) -> str:
 
 
 def _check_order(segments: list[Segment], problems: _Problems) -> None:
-    """Resources ascend; processes run 0..N-1. After an `all` without processes the count is not known."""
+    """Resources ascend; processes run 0..N-1."""
     previous: Ranks | None = None
-    following: int | None = 0
+    following = 0
     for segment in segments:
         if problems.full:
             return
@@ -230,10 +230,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
             if mended:
                 why, remedy = "after a comma come resources again; processes are one range", f"write {mended}"
             problems.add("RL103", segment.start, segment.length, what, why, remedy)
-        previous = segment.resources or previous
-        if following is None:
-            continue
-        processes = segment.processes
+        previous, processes = segment.resources, segment.processes
         if processes is not None and processes.first != following:
             count = len(processes)
             before = "" if following == 0 else f", and what comes before ends at {following - 1}"
@@ -245,12 +242,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 why=f"process ranks run from 0 to N-1 without a gap{before}",
                 remedy=f"write {mended}" if (mended := _mended(segments)) else f"start at {following} here",
             )
-        if processes is not None:
-            following = processes.last + 1
-        elif segment.resources is not None:
-            following += len(segment.resources)
-        else:
-            following = None
+        following = processes.last + 1 if processes else following + len(segment.resources or ())
 
 
 def _mended(segments: Iterable[Segment]) -> str:

@@ -55,11 +55,11 @@ class _Node:
 
     @property
     def is_mapping(self) -> bool:
-        return isinstance(self.value, list) and self.tag == "map"
+        return self.tag == "map"
 
     @property
     def is_list(self) -> bool:
-        return isinstance(self.value, list) and self.tag == "seq"
+        return self.tag == "seq"
 
 
 class _Reader:

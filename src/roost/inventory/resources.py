@@ -66,8 +66,6 @@ class Resources:
 
     def __str__(self) -> str:
         place = "the cluster" if self.labels == ("node",) else self.place
-        if not self.total:
-            return f"{place} {self.has} none"
         ranks = f"0-{self.total - 1}" if self.total > 1 else "0"
         return f"{place} {self.has} {counted(self.total, self.noun)} ({ranks})"
 

@@ -57,7 +57,7 @@ def _first_rank(inventory: Inventory, node: int, gpu: int) -> int:
 
 def _end_of(inventory: Inventory, node: int, num_nodes: int) -> int:
     """One past the last rank of `num_nodes` nodes from `node` on."""
-    if num_nodes < 1 or node + num_nodes > len(inventory.nodes):
+    if node + num_nodes > len(inventory.nodes):
         raise _refuse(
             "RP101",
             f"there are not {num_nodes} nodes from node {node} on",
@@ -89,8 +89,6 @@ class FromMaster(_Older):
             end = _end_of(inventory, self.master_node, self.num_nodes)
         else:
             end = start + (self.num_processes or 0) * self.width
-        if end <= start:
-            raise _refuse("RP104", "there is no accelerator in this range")
         return PackedPlacementStrategy(start, end - 1, self.width)
 
 
@@ -138,6 +136,4 @@ class StridedPlacementStrategy(_Older):
     def packed(self, inventory: Inventory) -> PackedPlacementStrategy:
         start = _first_rank(inventory, self.master_node, 0)
         end = _end_of(inventory, self.master_node, self.num_nodes)
-        if end <= start:
-            raise _refuse("RP104", "there is no accelerator in this range")
         return PackedPlacementStrategy(start, end - 1, self.width, self.stride)

@@ -55,7 +55,7 @@ def whole(name: str, value: Any, least: int) -> int:
 def _listed(name: str, value: Any) -> list[Any]:
     """A list, tuple, array or range as a list; anything else is refused."""
     value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, (str, bytes, dict)) or not isinstance(value, Sequence):
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise _refuse("RP105", f"{name} must be a list of ranks, not {shown(value)}")
     return list(value)
 
@@ -99,7 +99,7 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
     for process, ranks in enumerate(processes):
         low, high = ranks[0], ranks[-1]
         if not first <= low < stop:  # mostly the next process is on the same node
-            if low < 0 or high >= resources.total:
+            if high >= resources.total:
                 beyond.append(process)
                 continue
             slot = resources.slot_of(low)

@@ -90,7 +90,7 @@ class Pool:
             whole = room // width
             held = [Piece(piece.slot, piece.first + used, min(room, width))]
             if whole:
-                if len(first or held) > 1:
+                if len(first) > 1:
                     return Uneven(engine, tuple(held), first)
                 first = first or tuple(held)
                 runs.append((piece.first + used, whole * width, width))

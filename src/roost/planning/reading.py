@@ -245,7 +245,7 @@ def _misplaced(place: _SavedPlacement, rank: int, seen: int, known: set[str], in
         count = sum(unit.node_rank == place["cluster_node_rank"] for unit in group.hardware)
     if (
         not _ascending(place["local_hardware_ranks"], count)
-        or place["local_accelerator_rank"] >= max(held.count, 0)
+        or place["local_accelerator_rank"] >= held.count
         or place["accelerator_type"] != held.type
         or not _numbers(held.count).issuperset(place["visible_accelerators"])
     ):
