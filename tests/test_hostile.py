@@ -462,6 +462,13 @@ def with_placement(text: str) -> str:
     return f"cluster: {{component_placement: {{a: {text}}}}}\n"
 
 
+def with_variables(text: str) -> str:
+    group = f"{{label: g, node_ranks: 0, env_configs: [{{node_ranks: 0, {text}}}]}}"
+    return (
+        f"cluster: {{component_placement: {{a: {{node_group: g, placement: 0}}}}, node_groups: [{group}]}}\n"
+    )
+
+
 def with_layout(text: str) -> str:
     return f"cluster: {{layout: {{{text}}}}}\n"
 
@@ -543,6 +550,12 @@ ATTACKS = {
     "anchors of nothing": "cluster: [" + ",".join(f"&a{n}" for n in range(29_000)) + "]",
     "escapes": "cluster: [" + '"\\x41",' * 29_000 + "]" + "#" * 500_000,
     "a key without a space": "a" * 500_000 + ":1\n" + "\n" * 400_000 + "b: 1",
+    "many long placements": "cluster:\n  component_placement:\n"
+    + "".join(f'    c{n}: "{"1," * 9_000}1"\n' for n in range(50)),
+    "a long interpreter": with_variables("python_interpreter_path: " + "a" * 900_000),
+    "an interpreter of logins": with_variables("python_interpreter_path: " + "x://a" * 150_000),
+    "many variables named secrets": with_variables("env_vars: {A: '" + "token:" * 150_000 + "'}"),
+    "many variables of logins": with_variables("env_vars: {A: '" + "x://a" * 100_000 + "'}"),
     "commas": with_placement('"' + "," * 19_000 + '"'),
     "colons": with_placement('"' + ":" * 19_000 + '"'),
     "digits": with_placement('"' + "1" * 19_000 + '"'),

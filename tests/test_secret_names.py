@@ -32,6 +32,7 @@ SECRET = [
     "db_password",
     "authToken",
     *("PGPASSWORD", "DBPASSWORD", "SSHPASS", "HFTOKEN", "OPENAIKEY", "mytoken", "GITTOKENS", "AWSCREDS"),
+    *("GITHUB_PAT", "JWT", "PSWD", "PASSWORDFILE"),
 ]
 OPEN = [
     "TOKENIZERS_PARALLELISM",
@@ -83,7 +84,14 @@ def test_plans_keep_no_secret_values() -> None:
         "env_configs": [
             {
                 "node_ranks": 0,
-                "env_vars": {"DB_PASS": values[0], "OPENAI_KEY_1": values[1], "NCCL_DEBUG": "INFO"},
+                "env_vars": {
+                    "DB_PASS": values[0],
+                    "OPENAI_KEY_1": values[1],
+                    "NCCL_DEBUG": "INFO",
+                    "EXTRA_ARGS": f"--steps=3 --api-key={values[0]}",
+                    "HEADERS": f"Authorization: Bearer {values[0]}",
+                    "DSN": f"host=x;Password={values[0]}",
+                },
                 "python_interpreter_path": f"uv run --index https://me:{values[8]}@host python",
             }
         ],
@@ -136,6 +144,14 @@ cluster:
         ["- name: HF_TOKEN", "  value: canary"],
         ["{key: HF_TOKEN, value: canary}"],
         ["A: https://me:canary/canary@host", "A: 1"],
+        ["- {name: HF_TOKEN, value: canary, x: 1}"],
+        ["{Name: HF_TOKEN, Value: canary}"],
+        ["HF_TOKEN: !canary"],
+        ["HF_TOKEN: *canary"],
+        ["{HF_TOKEN=canary}"],
+        ["{HF_TOKEN:canary}"],
+        ["- HF_TOKEN canary"],
+        ["{HF_TOKEN:", '  "canary" x}'],
     ],
 )
 def test_errors_show_no_secret(lines: list[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from roost.secret_names import hide_rest, looks_secret
@@ -130,7 +130,7 @@ class Span:
     line: int
     column: int
     length: int
-    excerpt: str
+    excerpt: str = field(repr=False)  # the line may hold a secret, and reprs end up in logs
 
     def part(self, start: int, length: int) -> Span:
         return Span(
@@ -288,7 +288,7 @@ def _excerpt(place: Span, path: Path) -> list[str]:
     line, column, length = place.excerpt, place.column - 1, place.length
     if not line or len(line) > _LONGEST_EXCERPT:
         return []
-    line = hide_rest(line)
+    line = hide_rest(line, bare="env_vars" in path)
     if any(isinstance(step, str) and looks_secret(step) and step not in line for step in path):
         return []  # a secret's value on a line without its name
     if len(line) > 160:  # a window around the caret

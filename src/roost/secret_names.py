@@ -12,7 +12,7 @@ _SECRET_ENDINGS = (
     *("key", "token", "secret", "password", "passwd", "pass", "pwd", "passphrase", "passcode"),
     *("credential", "creds", "auth", "authorization"),
 )
-_SECRET_WORDS = frozenset(("cred", "bearer"))
+_SECRET_WORDS = frozenset(("cred", "bearer", "jwt", "pat", "pswd"))
 _OPEN_WORDS = frozenset(
     (
         *("monkey", "donkey", "turkey", "hockey", "jockey", "whiskey", "turnkey", "hotkey"),
@@ -22,11 +22,13 @@ _OPEN_WORDS = frozenset(
     )
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# A name, and its value to the end of the entry. Lengths are bounded to keep hostile lines cheap.
-_NAME = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=]\s{0,60}""")
+# A name, and its value to the end of the entry. A search begins where a name does, and blanks are bounded, to
+# keep hostile lines cheap.
+_NAME = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s{0,60}[:=]\s{0,60}""")
 _VALUE = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|[^,}\]]+""")
-# A mention of a name: in `name: HF_TOKEN, value: x` too.
-_MENTION = re.compile(r"""([\w.-]{1,120})["']?\s{0,60}[:=,]\s{0,60}""")
+# A mention of a name: in `name: HF_TOKEN, value: x` too; and, where variables are, in `HF_TOKEN x`.
+_MENTION = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s{0,60}[:=,]\s{0,60}""")
+_BARE_MENTION = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s{0,60}[:=,\s]\s{0,60}""")
 # A password may hold a slash. A search ends at the next URL, which keeps hostile texts cheap.
 _LOGIN = re.compile(r"(?<=://)(?:[^/@\s:]+|[^/@\s:]*:(?:(?!://)\S)*)(?=@)")
 
@@ -37,9 +39,12 @@ def looks_secret(name: str, value: object = None) -> bool:
 
 
 def _is_secret(word: str) -> bool:
-    return any(
-        one in _SECRET_WORDS or (one.endswith(_SECRET_ENDINGS) and one not in _OPEN_WORDS)
-        for one in (word, word.removesuffix("s"))
+    return (
+        any(
+            one in _SECRET_WORDS or (one.endswith(_SECRET_ENDINGS) and one not in _OPEN_WORDS)
+            for one in (word, word.removesuffix("s"))
+        )
+        or "password" in word
     )
 
 
@@ -49,16 +54,17 @@ def holds_login(value: object) -> bool:
 
 def hide_secrets(text: str) -> str:
     """The text with the values of secret names starred out, at the same width for the carets."""
+    pieces, done = [], 0
     for name in _NAME.finditer(text):
-        value = _VALUE.match(text, name.end())
-        if value and looks_secret(name[1]):
-            text = text[: value.start()] + "*" * len(value[0]) + text[value.end() :]
-    return _LOGIN.sub(lambda login: "*" * len(login[0]), text)
+        if name.start() >= done and looks_secret(name[1]) and (value := _VALUE.match(text, name.end())):
+            pieces += [text[done : value.start()], "*" * len(value[0])]
+            done = value.end()
+    return _LOGIN.sub(lambda login: "*" * len(login[0]), "".join(pieces) + text[done:])
 
 
-def hide_rest(text: str) -> str:
+def hide_rest(text: str, bare: bool = False) -> str:
     """The same for a text of unknown grammar: all that follows a secret name is starred out."""
-    for name in _MENTION.finditer(text):
+    for name in (_BARE_MENTION if bare else _MENTION).finditer(text):
         if looks_secret(name[1]):
             return hide_secrets(text[: name.end()]) + "*" * (len(text) - name.end())
     return hide_secrets(text)

@@ -81,6 +81,18 @@ def test_a_file_that_cannot_be_written(cli: Any, option: str) -> None:
     assert "error[RS102]: missing/plan: cannot be written" in done.err
 
 
+def test_what_was_saved_before_is_said(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "--on", "2x8", "-o", "plan.json", "--svg", "missing/plan.svg")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith("saved to plan.json\n")
+
+
+def test_an_override_is_not_repeated_with_its_secret(cli: Any) -> None:
+    done = cli("plan", "job.yaml", "x.HF_TOKEN:canary", "--on", "2x8")
+    assert done.code == 2
+    assert "canary" not in done.err
+
+
 def test_two_files_of_one_name(cli: Any) -> None:
     done = cli("plan", "job.yaml", "--on", "2x8", "--svg", "plan", "--html", "./plan")
     assert (done.code, done.out) == (2, "")

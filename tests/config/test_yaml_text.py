@@ -128,6 +128,13 @@ def test_the_position_of_a_value_is_that_of_its_content(written: str, at: tuple[
         ("a: {b:{c: 1}}\n", 1, "put a space after it"),
         ("a: {b: ${c}}\n", 1, "put the text with ${...} in quotes"),
         ("a: [0-${c}, 1]\n", 1, "put the text with ${...} in quotes"),
+        (
+            "# a\r  b: x\r${x}    c: 0-7\r",
+            3,
+            "check indentation, brackets and quotes here and on the line before",
+        ),
+        ("a:\n  b: {c: 0.5,", 2, "close it"),
+        ("a:\n  b: {c: [0.5, 'x}' # ]", 2, "close it"),
         ("a:\n  - http://x\n    c: 3\n", 3, "check the indentation, or quote the text"),
     ],
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from crew import FailsToStart, Overlapping, Picky, Reporter
+from omegaconf import OmegaConf
 from remains import is_free
 from running import Program
 
@@ -206,3 +208,30 @@ def test_a_job_whose_node_groups_are_others(cluster: roost.Cluster) -> None:
     Reporter.create_group("note").launch(cluster, strategy(0), name="same")
     with pytest.raises(roost.ConfigurationError, match="the cluster knows another node group 'some'"):
         Reporter.create_group("note").launch(cluster, strategy(1), name="other")
+
+
+def test_the_same_groups_worded_differently_are_the_same(tmp_path: Path) -> None:
+    text = """\
+cluster:
+  component_placement: {env: {node_group: some, placement: "0"}}
+  node_groups:
+    - {label: some, node_ranks: 1, env_configs: [{node_ranks: 1, env_vars: {FLAG: yes, V: 1.10, MY_TOKEN: x}}]}
+"""
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    section = OmegaConf.load(path).cluster
+    with roost.Cluster(cluster_cfg=section, inline="2x4") as cluster:
+        for inventory in (cluster, roost.plan(path, "2x4").inventory):
+            strategy = roost.ComponentPlacement(path, inventory).get_strategy("env")
+            group = Reporter.create_group("note").launch(cluster, strategy)
+            assert group.environment("MY_TOKEN").wait() == [{"MY_TOKEN": "x"}]
+            group.shutdown()
+
+
+def test_anything_with_get_placement_is_a_strategy(cluster: roost.Cluster) -> None:
+    class Odd:
+        def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[roost.Placement]:
+            return roost.PackedPlacementStrategy(0, 1).get_placement(cluster, isolate_accelerator)
+
+    group = Reporter.create_group("note").launch(cluster, Odd(), name="odd")  # type: ignore[arg-type]
+    assert group.echo(1).wait() == [(0, 1), (1, 1)]

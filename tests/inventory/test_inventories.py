@@ -91,6 +91,12 @@ def test_a_uniform_cluster_is_checked_as_a_file_is(more: dict[str, Any], code: s
     assert caught.value.codes == (code,)
 
 
+def test_an_accelerator_nobody_registered_can_be_planned_for() -> None:
+    inventory = Inventory.from_dict({"nodes": [{"accelerators": {"type": "my_npu", "count": 2}}]})
+    place = roost.PackedPlacementStrategy(0, 1).get_placement(inventory)[1]
+    assert (place.accelerator_type, place.visible_accelerators) == ("my_npu", ["1"])
+
+
 def test_a_model_may_be_written_as_a_number() -> None:
     plan = roost.plan({"cluster": {"component_placement": {"a": 0}}}, Inventory.uniform(2, 4, model=4090))
     assert roost.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan

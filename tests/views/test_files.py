@@ -141,6 +141,13 @@ def test_no_secret_is_drawn() -> None:
     assert "canary" not in render_svg(plan) + render_page(plan)
 
 
+def test_a_long_finding_does_not_widen_the_picture() -> None:
+    shape = ",".join(f"1x1:M{number}" for number in range(60))
+    svg = render_svg(plan_of(job({"actor": "all"}), shape))
+    assert float(re.findall(r'<svg[^>]* width="([\d.]+)"', svg)[0]) < 1_200
+    assert "56 models more" in svg
+
+
 def test_large_plans_make_small_files() -> None:
     plan = plan_of(big(16384), "16384x8")
     assert len(render_svg(plan)) < 20_000

@@ -25,6 +25,7 @@ from roost.cli.ending import (
     width_of,
 )
 from roost.cli.where import check_one, chosen_inventory, cluster_options, placement_class
+from roost.secret_names import hide_rest
 
 if TYPE_CHECKING:
     from roost.planning.plan import Plan
@@ -61,10 +62,12 @@ def command(
     """
     from roost.errors import RoostError
     from roost.planning.planner import plan
+    from roost.planning.private_files import write_private
 
     _check_overrides(overrides)
     check_files([config, inventory], [output, svg, html])
     check_one(on, inventory, live)
+    saved: list[str] = []
     try:
         if live:
             planned = _planned_live(config, overrides, model_parallel)
@@ -76,21 +79,23 @@ def command(
                     "or with --live."
                 )
             planned = plan(config, where, overrides=overrides, placement=placement_class(model_parallel))
-        saved = _save(planned, output, svg, html, show_all)
+        for path, text in _files(planned, output, svg, html, show_all).items():
+            write_private(path, text)
+            saved.append(path)
     except RoostError as error:
         findings = located(error.findings, config)
         if as_json:
             shown = [finding.to_dict() for finding in findings]
             emit_json({"format_version": FORMAT_VERSION, "findings": shown})
         tell_findings(findings)
+        _tell_saved(saved)
         return code_of(error)
     if as_json:
         emit_json(_with_shares(planned))
     else:
         _show(planned, show_all)
     tell_findings(planned.findings)
-    for path in saved:
-        tell(f"saved to {path}")
+    _tell_saved(saved)
     return code_for(planned.findings)
 
 
@@ -112,22 +117,29 @@ def _planned_live(config: str, overrides: tuple[str, ...], model_parallel: bool)
     return replace(planned, findings=(*planned.findings, *held))
 
 
-def _save(planned: Plan, output: str | None, svg: str | None, html: str | None, show_all: bool) -> list[str]:
-    """Write the files that were asked for; their names."""
-    from roost.planning.private_files import write_private
-    from roost.planning.saved import save_plan
-
+def _files(
+    planned: Plan, output: str | None, svg: str | None, html: str | None, show_all: bool
+) -> dict[str, str]:
+    """What to write where."""
+    files: dict[str, str] = {}
     if output is not None:
-        save_plan(planned, output)
+        from roost.planning.saved import plan_text
+
+        files[output] = plan_text(planned)
     if svg is not None:
         from roost.views.svg import render_svg
 
-        write_private(svg, render_svg(planned, show_all=show_all))
+        files[svg] = render_svg(planned, show_all=show_all)
     if html is not None:
         from roost.views.page import render_page
 
-        write_private(html, render_page(planned, show_all=show_all))
-    return [path for path in (output, svg, html) if path is not None]
+        files[html] = render_page(planned, show_all=show_all)
+    return files
+
+
+def _tell_saved(paths: list[str]) -> None:
+    for path in paths:
+        tell(f"saved to {path}")
 
 
 def _show(planned: Plan, show_all: bool) -> None:
@@ -174,7 +186,9 @@ def _check_overrides(overrides: tuple[str, ...]) -> None:
         if "=" not in override and not override.startswith("~"):
             shape = re.fullmatch(r"\d+[xX]\d+.*", override)
             hint = f"Did you mean --on {override}?" if shape else "Write cluster.num_nodes=4, for example."
-            raise click.UsageError(f"{override!r} is not an override of the form KEY=VALUE. {hint}")
+            raise click.UsageError(
+                f"{hide_rest(override)!r} is not an override of the form KEY=VALUE. {hint}"
+            )
 
 
 def _likely_shape(config: str, overrides: tuple[str, ...]) -> str:

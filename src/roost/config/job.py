@@ -18,6 +18,7 @@ from roost.errors import Finding, Path, close_to, nearest, shown
 RESERVED_LABELS = ("cluster", "node")
 _CLUSTER_EXAMPLE = "write `cluster:` with `num_nodes` and `component_placement` under it"
 MAX_COMPONENTS = 1_000
+MAX_PLACEMENTS = 200_000  # characters, of all of them
 MAX_GROUPS = 10_000
 
 
@@ -139,6 +140,18 @@ def _rules(
     rules: dict[str, ComponentRule] = {}
     groups_lost = _groups_lost(findings)
     names = [name for key in cluster.component_placement for name in key.split(",")]
+    written = sum(len(_placement_text(value)) for value in cluster.component_placement.values())
+    if written > MAX_PLACEMENTS:
+        findings.append(
+            document.finding(
+                "RL106",
+                f"{written:,} characters of placements",
+                ("cluster", "component_placement"),
+                key=True,
+                remedy=f"at most {MAX_PLACEMENTS:,} together; write ranges such as 0-7",
+            )
+        )
+        return {}
     if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
         findings.append(
             document.finding(
@@ -153,7 +166,7 @@ def _rules(
     for key, value in cluster.component_placement.items():
         path: Path = ("cluster", "component_placement", key)
         text_path = (*path, "placement") if isinstance(value, PlacementRule) else path
-        text = value.placement if isinstance(value, PlacementRule) else value
+        text = _placement_text(value)
         spec = _spec(text, key, document, text_path, findings)
         labels = split_labels(value.node_group) if isinstance(value, PlacementRule) else ()
         if isinstance(value, PlacementRule) and value.node_group is not None:
@@ -188,6 +201,10 @@ def _rules(
             elif spec is not None and labels_known.issuperset(labels):
                 rules[name] = ComponentRule(name=name, labels=labels, spec=spec, path=text_path)
     return rules
+
+
+def _placement_text(value: PlacementRule | str) -> str:
+    return value.placement if isinstance(value, PlacementRule) else value
 
 
 def _broken(findings: Sequence[Finding], key: str) -> bool:

@@ -209,7 +209,7 @@ def _plain(character: str) -> str:
 def _check_order(segments: list[Segment], problems: _Problems) -> None:
     """Resources ascend; processes run 0..N-1."""
     previous: Ranks | None = None
-    following = 0
+    following, mended = 0, ""
     for segment in segments:
         if problems.full:
             return
@@ -226,13 +226,14 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 return
         elif previous is not None and segment.resources.first <= previous.last:
             what, why, remedy = _disorder(segment.resources, previous)
-            mended = _mended(segments)
+            mended = mended if problems.found else _mended(segments)
             if mended:
                 why, remedy = "after a comma come resources again; processes are one range", f"write {mended}"
             problems.add("RL103", segment.start, segment.length, what, why, remedy)
         previous, processes = segment.resources, segment.processes
         if processes is not None and processes.first != following:
             count = len(processes)
+            mended = mended if problems.found else _mended(segments)
             before = "" if following == 0 else f", and what comes before ends at {following - 1}"
             problems.add(
                 "RL104",
@@ -240,7 +241,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 segment.length,
                 f"{'process' if count == 1 else 'processes'} {processes} where {following} must come next",
                 why=f"process ranks run from 0 to N-1 without a gap{before}",
-                remedy=f"write {mended}" if (mended := _mended(segments)) else f"start at {following} here",
+                remedy=f"write {mended}" if mended else f"start at {following} here",
             )
         following = processes.last + 1 if processes else following + len(segment.resources or ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -40,6 +41,7 @@ OLDER_KEYS = frozenset(
 )
 _PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
 _MOST_PROBLEMS = 100
+MAX_PATH = 4_096  # characters, as on Linux
 _EXAMPLES = {
     "placement": "0-7",
     "node_ranks": "0-1",
@@ -69,6 +71,7 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
     "bool_type": _TRUTH,
     "string_type": _WORDS,
     "string_too_short": ("it is empty", "write its name"),
+    "string_too_long": ("it is longer than a path can be", "write the path of a Python"),
     "too_short": ("it is empty", "list at least one entry"),
     "list_type": ("it should be a list", "write its entries after dashes, one on each line, or in [...]"),
     "dict_type": _MAPPING,
@@ -107,7 +110,7 @@ EnvVars = Annotated[
 class EnvConfig(Section):
     node_ranks: TextOrTexts
     env_vars: EnvVars | None = Field(None, repr=False)
-    python_interpreter_path: str | None = None
+    python_interpreter_path: str | None = Field(None, max_length=MAX_PATH)
 
 
 class HardwareConfig(Section):
@@ -223,6 +226,8 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         example = "write a number above 0, at most 1, such as 0.5"
     elif kind == "dict_type" and "env_vars" in here:
         form, example = "it should be a variable and its value", "write `NAME: value`"
+    elif kind == "dict_type" and isinstance(value, str) and (unspaced := _UNSPACED.match(value)):
+        example = f"put a space after `{unspaced[1]}:`"
     if value is None or value == "":
         if kind == "string_type":
             example = f"write it, such as `{here[-1]}: {_EXAMPLES.get(name, 'text')}`"
@@ -233,6 +238,9 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
     written = document.positions.texts.get(here)
     seen = f"`{written[:60]}`" if written and not _PRIVATE.intersection(here) else _seen(value, here)
     return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
+
+
+_UNSPACED = re.compile(r"([\w.,-]{1,60}):\S")  # a key and its value taken for one text
 
 
 def _space(name: str, value: Any) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import yaml
 
 from roost.errors import Finding, Span
+from roost.secret_names import looks_secret
 
 _SYNTAX = {  # what the parser says: what it means, what to do
     "unexpected end of stream": ("a quote is never closed", "close it"),
@@ -27,6 +29,10 @@ _SYNTAX = {  # what the parser says: what it means, what to do
     "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
 }
 _UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")  # a line that only looks like a key
+_BRACKETS = re.compile(
+    r"""[\[\]{}]|"(?:\\.|[^"\\])*"|'[^']*'|(?:^|\s)\#.*"""
+)  # quotes and comments hold none
+_LAST_KEY = re.compile(r"""([\w.-]{1,200})["']?\s{0,60}:\s{0,60}$""")
 
 
 class Mark(NamedTuple):
@@ -66,18 +72,42 @@ def malformed(error: yaml.MarkedYAMLError, lines: Sequence[str], source: str) ->
             (known for key, known in _SYNTAX.items() if key in problem),
             (problem, "check indentation, brackets and quotes here and on the line before"),
         )
+    still_open = _open_bracket(lines) if mark and not "".join(lines[mark.line :]).strip() else None
+    if still_open and not slip:
+        words, remedy = "a bracket is never closed", "close it"
+        mark, begin = still_open, None
     if begin and mark and ("end of stream" in problem or not "".join(lines[mark.line :]).strip()):
         mark = begin  # the end of the file is not where it went wrong
     why = ""
     if begin and mark and begin.line != mark.line and "," in words:
         why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
     where = span_at(lines, source, mark).part(0, 1) if mark else None
+    if where and where.line > 1 and _ends_in_secret(lines[where.line - 2]):
+        where = replace(where, excerpt="")
     return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
+
+
+def _open_bracket(lines: Sequence[str]) -> Mark | None:
+    """The last bracket that is still open at the end, as far as can be told without a parser."""
+    stack: list[Mark] = []
+    for number, line in enumerate(lines):
+        for found in _BRACKETS.finditer(line):
+            if found[0] in "{[":
+                stack.append(Mark(number, found.start()))
+            elif found[0] in "}]" and stack:
+                stack.pop()
+    return stack[-1] if stack else None
+
+
+def _ends_in_secret(line: str) -> bool:
+    """Whether the value of a secret may stand on the next line."""
+    found = _LAST_KEY.search(line[-300:])
+    return bool(found and looks_secret(found[1]))
 
 
 def _slip(lines: Sequence[str], mark: Any, problem: str) -> tuple[Mark, str, str] | None:
     """A small slip the parser takes for something else, here or on the line before: where, what, remedy."""
-    if _line(lines, mark)[max(0, mark.column - 1) :].startswith("${"):
+    if mark.column and _line(lines, mark)[mark.column - 1 :].startswith("${"):
         remedy = "put the text with ${...} in quotes"
         return Mark(mark.line, mark.column - 1), "`${` inside brackets", remedy
     if not any(words in problem for words in ("mapping values", "expected ':'")):

@@ -137,19 +137,20 @@ class _Reader:
             if event.anchor not in self.anchors:
                 raise self.fail(
                     "RC002",
-                    f"alias *{event.anchor} has no anchor",
+                    "an alias without an anchor",  # not by name: it may be a password that begins with *
                     event.start_mark,
-                    remedy=f"write &{event.anchor} at the value it should repeat, above this line",
+                    why="a value that begins with * repeats one marked with & above it",
+                    remedy="put a text that begins with * in quotes, or mark what it should repeat",
                 )
             return self.anchors[event.anchor]
         tag = event.tag
         if tag not in (None, "!") and tag not in _TAGS:
             raise self.fail(
                 "RC005",
-                f"the tag {tag[:80]} is not allowed",
+                "a tag is not allowed",
                 event.start_mark,
-                why="roost reads plain data only",
-                remedy="remove the tag",
+                why="a value that begins with ! has a tag, and roost reads plain data only",
+                remedy="remove the tag, or put a text that begins with ! in quotes",
             )
         node = _Node(self._content(event), event.end_mark, None)
         if event.anchor:

@@ -133,9 +133,9 @@ class Cluster:
         return self.master_addr
 
     def adopt(self, groups: Mapping[str, NodeGroup]) -> None:
-        """Know these node groups of a job too. One that is known already must be the same."""
+        """Know these node groups of a job too. One that is known already must hold the same, and keeps its environment."""
         known = self.inventory.groups
-        other = [label for label in groups if label in known and known[label] != groups[label]]
+        other = [label for label in groups if label in known and not known[label].places_like(groups[label])]
         if other:
             raise ConfigurationError(
                 Finding(

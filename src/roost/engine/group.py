@@ -218,7 +218,7 @@ class GroupLauncher:
         what a plan charges each process of its accelerators; workers find theirs as `self.share`.
         """
         strategy = placement_strategy or _everywhere(cluster)
-        cluster.adopt(strategy.groups)
+        cluster.adopt(getattr(strategy, "groups", {}))  # anything with get_placement is a strategy
         placements = tuple(strategy.get_placement(cluster, isolate_accelerator))
         group = name or self.cls.__name__
         if not isinstance(group, str) or not NAME.fullmatch(group):

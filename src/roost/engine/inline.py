@@ -45,8 +45,9 @@ class InlineCluster(Cluster):
 
     def _create(self, wanted: Wanted) -> None:
         global _current
-        count = wanted.num_nodes or 1
-        inventory = Inventory.parse(wanted.shape) if "x" in wanted.shape else Inventory.uniform(count, 8)
+        shaped = "x" in wanted.shape
+        inventory = Inventory.parse(wanted.shape) if shaped else Inventory.uniform(wanted.num_nodes or 1, 8)
+        count = wanted.num_nodes or len(inventory.nodes)
         if len(inventory.nodes) < count:
             raise ClusterError(
                 Finding(code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {count}")

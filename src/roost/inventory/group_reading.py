@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -244,16 +245,16 @@ class _Reader:
     ) -> dict[str, str]:
         variables: dict[str, str] = {}
         for entry, inner in _maps(config.env_vars, path):
-            if entry.keys() in _NAMED_APART:
+            if any(apart <= {str(key).lower() for key in entry} for apart in _NAMED_APART):
                 self._named_apart(subject, inner)
         for where, name, value in _each_variable(config.env_vars, path):
             problem = _variable_problem(name, value)
             if problem:
-                named = _is_variable_name(name)
-                remedy = (
-                    "write one value, in quotes" if named else "write `NAME: value`, with no `=` in the name"
-                )
+                cut = _SEPARATOR.split(name, maxsplit=1)[0]  # what follows may be a secret
+                apart = f"write `{cut or 'NAME'}: value`, with a space"
+                remedy = apart if cut != name or not name else "write one value, in quotes"
                 self.found("RC103", f"{subject}: {problem}", where, key=True, remedy=remedy)
+                self.findings[-1] = replace(self.findings[-1], path=(*where[:-1], cut))
                 continue
             if not self._spend(len(nodes), subject, where):
                 break
@@ -288,6 +289,7 @@ class _Reader:
 
 
 # As other systems write a variable. Here it would be two, and the name of a secret would be no name.
+_SEPARATOR = re.compile("[=:]")
 _NAMED_APART = ({"name", "value"}, {"key", "value"})
 
 
@@ -308,8 +310,11 @@ def _is_variable_name(name: str) -> bool:
 
 
 def _variable_problem(name: str, value: Any) -> str:
+    cut = _SEPARATOR.split(name, maxsplit=1)[0]
+    if cut != name and value is None:
+        return f"{shown(cut)} without a value"
     if not _is_variable_name(name):
-        return f"{shown(name)} is not a variable name"
+        return f"{shown(cut + '=...' if cut != name else name)} is not a variable name"
     if value is None or isinstance(value, (dict, list)):
         return f"the value of {name} must be text or a number"
     return f"the value of {name} holds a NUL character" if "\0" in str(value) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from roost.inventory.hardware import HardwareUnit
-from roost.secret_names import hide_rest, looks_secret
+from roost.secret_names import hide_rest, hide_secrets, looks_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,20 @@ class NodeGroup:
             ),
         )
 
+    def places_like(self, other: NodeGroup) -> bool:
+        """Whether ranks mean the same through both, whatever the environments."""
+
+        def decisive(group: NodeGroup) -> tuple[object, ...]:
+            units = tuple(unit.node_rank for unit in group.hardware)
+            return group.node_ranks, group.hardware_type, units, group.ignore_hardware
+
+        return decisive(self) == decisive(other)
+
     def without_secrets(self) -> NodeGroup:
         environments = tuple(
             replace(
                 env,
-                env_vars=tuple((k, None if looks_secret(k, v) else v) for k, v in env.env_vars),
+                env_vars=tuple((name, _open(name, value)) for name, value in env.env_vars),
                 python_interpreter_path=env.python_interpreter_path
                 and hide_rest(env.python_interpreter_path),
             )
@@ -54,3 +63,10 @@ class NodeGroup:
         )
         hardware = tuple(HardwareUnit.from_dict(unit.to_dict()) for unit in self.hardware)
         return replace(self, environments=environments, hardware=hardware)
+
+
+def _open(name: str, value: str | None) -> str | None:
+    """The value if it may be saved: `--api-key=x` is a secret under any name."""
+    if value is None or looks_secret(name, value):
+        return None
+    return value if hide_secrets(value) == value else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -14,8 +15,17 @@ from roost.config.document import Document, parse, read_file, read_text
 from roost.config.json_text import read_json
 from roost.config.plain import plain_mapping
 from roost.config.schema import Count, Rank, Section, Text, validate
-from roost.errors import ConfigurationError, Finding, Span, counted, dotted, error_for, shown
-from roost.inventory.accelerators import accelerator_kind
+from roost.errors import (
+    ConfigurationError,
+    Finding,
+    Span,
+    counted,
+    dotted,
+    error_for,
+    nearest,
+    shown,
+)
+from roost.inventory.accelerators import known_accelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 
 MAX_NODES = 200_000
@@ -144,19 +154,26 @@ def _version_problems(entries: InventoryFile, document: Document) -> list[Findin
 
 
 def _type_problems(entries: InventoryFile, document: Document) -> list[Finding]:
-    """Of types nobody registered; each is said once."""
+    """Of names that look like a known type misspelt, each once. Others may be registered where they are used."""
     first: dict[str, int] = {}
     for rank, entry in enumerate(entries.nodes):
         if isinstance(entry.accelerators, AcceleratorEntry) and entry.accelerators.count:
             first.setdefault(entry.accelerators.type, rank)
     findings = []
+    known = [kind.name for kind in known_accelerators()]
     for name, rank in first.items():
-        try:
-            accelerator_kind(name)
-        except ConfigurationError as error:
-            problem, path = error.findings[0], ("nodes", rank, "accelerators", "type")
-            findings.append(document.finding(problem.code, problem.what, path, remedy=problem.remedy))
+        if name not in known and (name == NO_ACCELERATORS.type or _misspelt(name, known)):
+            path = ("nodes", rank, "accelerators", "type")
+            what = f"unknown accelerator type {shown(name)}"
+            findings.append(document.finding("RI101", what, path, remedy=nearest(name, known)))
     return findings
+
+
+def _misspelt(name: str, known: Sequence[str]) -> bool:
+    """Whether it is a known name but for a letter or two, or one word of it."""
+    plain = name.lower().replace("-", "_")
+    words = {word for one in known for word in one.split("_")}
+    return plain in words or bool(get_close_matches(plain, known, n=1, cutoff=0.85))
 
 
 def _node(rank: int, entry: NodeEntry) -> Node:

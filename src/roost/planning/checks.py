@@ -91,8 +91,11 @@ def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Find
             example.setdefault(model, place.rank)
     if len(models) < 2:
         return []
-    parts = [f"{count} on {model}" for model, count in models.most_common()]
-    rare = models.most_common()[-1][0]
+    common = models.most_common()
+    parts = [f"{count} on {model}" for model, count in common[:_SHOWN]]
+    if len(common) > _SHOWN:
+        parts.append(f"{len(common) - _SHOWN} models more")
+    rare = common[-1][0]
     alone = f"; rank {example[rare]} is alone on {rare}" if models[rare] == 1 else ""
     return [
         Finding(

@@ -96,8 +96,12 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
     return plan
 
 
+def plan_text(plan: Plan) -> str:
+    return json.dumps(plan.to_dict(), indent=1) + "\n"
+
+
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    write_private(path, json.dumps(plan.to_dict(), indent=1) + "\n")
+    write_private(path, plan_text(plan))
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 
 from rich.cells import cell_len
 
@@ -18,6 +19,7 @@ FEW_NODES = 32  # up to here process ranks are worth showing
 MAX_ROWS = 256
 MAX_BANDS = 12  # components drawn in one cell
 _CELLS_IN_LINE = 16
+_LINE_WIDTH = 120  # characters of a finding in one line
 _LABEL = 9  # characters that may widen a cell; longer labels become their letter
 
 # The font is fixed-width, so what a text takes can be said without asking a browser.
@@ -77,7 +79,8 @@ def render_svg(plan: Plan, *, show_all: bool = False) -> str:
     nodes = map_picture(plan, seated, look, show_all)
     table = _table_picture(component_rows(plan, seated, show_all), look, nodes.height + _GAP)
     lines = [f"{seated.in_short}  plan {plan.short_digest}"]
-    lines += [f"{one.severity}[{one.code}]: {one.what}" for one in plan.findings]
+    for one in plan.findings:
+        lines += wrap(f"{one.severity}[{one.code}]: {one.what}", _LINE_WIDTH, subsequent_indent="    ")
     top = table.height + _GAP
     words = "".join(_words(_MARGIN, top + index * _LINE, line) for index, line in enumerate(lines))
     width = max(nodes.width, table.width, 2 * _MARGIN + _wide(max(lines, key=cell_len)))
