@@ -30,6 +30,10 @@ from roost.secret_names import looks_secret
 INDEX_LABEL = "roost-index"
 TYPE_LABEL = "roost-accelerator"
 LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the network
+TRIES = (
+    3  # of starting: Ray gives a node 30 seconds, however busy the machine is, and no setting changes that
+)
+TOO_SLOW = "timed out during startup"
 START_WITHIN = 60.0  # seconds, and as many again for each further node
 STOP_WITHIN = 30.0
 # How a machine, its Python and its accelerators are set up. Everything else a worker needs is said in the config.
@@ -59,11 +63,29 @@ class EmbeddedCluster:
     def start(self) -> str:
         if self._child is not None:
             return self.address
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self.address = self._start().strip()
+                break
+            except Exception as error:
+                last = self._last_words()
+                self.stop()
+                if TOO_SLOW not in last or not tries_left:
+                    raise self._not_started(error, last) from error
+            except BaseException:
+                self.stop()
+                raise
+        # Ray reads the mode when it connects: this process must agree with the nodes.
+        self._set_mode = "RAY_AUTH_MODE" not in os.environ
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        return self.address
+
+    def _start(self) -> str:
+        """Start the child, and wait for what it says."""
         # Unix socket paths are short, so this lies directly in the temporary directory.
         self._directory = tempfile.mkdtemp(prefix="roost-")
         (Path(self._directory) / "ray").mkdir()
-        log = Path(self._directory) / "embedded.log"
-        with log.open("w") as errors:
+        with self._log.open("w") as errors:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "roost.engine.embedded", self._directory],
                 stdin=subprocess.PIPE,
@@ -73,35 +95,31 @@ class EmbeddedCluster:
                 env=environment_for_nodes(os.environ, self._directory),
                 start_new_session=True,  # Ctrl-C is for the caller, who then stops us in order
             )
-        try:
-            assert self._child.stdin
-            assert self._child.stdout
-            self._child.stdin.write(json.dumps([_node_args(node) for node in self.inventory.nodes]) + "\n")
-            self._child.stdin.flush()
-            answer = _read_line(self._child.stdout, START_WITHIN * (1 + len(self.inventory.nodes)))
-        except BaseException as error:
-            self._fail_or_raise(error, log)
+        assert self._child.stdin
+        assert self._child.stdout
+        self._child.stdin.write(json.dumps([_node_args(node) for node in self.inventory.nodes]) + "\n")
+        self._child.stdin.flush()
+        answer = _read_line(self._child.stdout, START_WITHIN * (1 + len(self.inventory.nodes)))
         if not answer:
-            self._fail_or_raise(EOFError("it ended while starting"), log)
-        self.address = answer.strip()
-        # Ray reads the mode when it connects: this process must agree with the nodes.
-        self._set_mode = "RAY_AUTH_MODE" not in os.environ
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        return self.address
+            raise EOFError("it ended while starting")
+        return answer
 
-    def _fail_or_raise(self, error: BaseException, log: Path) -> None:
-        last = (log.read_text().strip().splitlines() or [""])[-1][:300]
-        self.stop()
-        if not isinstance(error, Exception):
-            raise error
-        raise ClusterError(
+    @property
+    def _log(self) -> Path:
+        return Path(self._directory) / "embedded.log"
+
+    def _last_words(self) -> str:
+        return (self._log.read_text().strip().splitlines() or [""])[-1][:300] if self._log.exists() else ""
+
+    def _not_started(self, error: Exception, last: str) -> ClusterError:
+        return ClusterError(
             Finding(
                 code="RE101",
                 what=f"the embedded Ray of {self.inventory} did not start",
                 why=f"{error}; {last}" if last else str(error),
                 remedy="is the machine out of memory, or full of other Rays? try fewer nodes",
             )
-        ) from error
+        )
 
     def stop(self) -> None:
         """End every process of this Ray. May be called twice."""
