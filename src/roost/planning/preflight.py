@@ -63,17 +63,17 @@ def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -
     holders = [holder for holder in holders if holder.node < len(plan.inventory.nodes)]
     if not holders:
         return []
-    floating = layout is not None and layout.accelerators is None
-    pooled = set(layout.components) if layout is not None and floating else set[str]()
+    pool = layout if layout is not None and layout.accelerators is None else None  # it takes what is free
+    pooled = set(pool.components) if pool else set[str]()
     needs: dict[int, set[int]] = {}
     for device, uses in plan.occupancy.items():
         if not device.group and any(use.component not in pooled for use in uses):
             needs.setdefault(device.node, set()).add(device.number)
     findings = shortages(needs, plan.inventory.nodes, holders)
-    if layout is None or not floating or not layout.reserved:
+    if pool is None or not pool.reserved:
         return findings
-    nodes = [slot.node for slot in plan.inventory.resources(layout.node_group).slots]
-    _, missing = first_free(layout.reserved, nodes, holders)
+    nodes = [slot.node for slot in plan.inventory.resources(pool.node_group).slots]
+    _, missing = first_free(pool.reserved, nodes, holders)
     there = [holder for holder in holders if holder.node in {node.rank for node in nodes}]
     if missing or not there:
         return findings + missing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from roost.inventory.resources import ACCELERATOR
@@ -24,10 +24,27 @@ class ComponentRow:
     share: str  # of each accelerator it holds
     shares_with: str
 
+    def lines(self, field: str) -> tuple[str, ...]:
+        value = getattr(self, field)
+        return value if isinstance(value, tuple) else (value,)
+
 
 def component_rows(plan: Plan, seats: Seats, show_all: bool = False) -> list[ComponentRow]:
     shares = seats.shares(plan.shares)
     return [_row(plan, component, seats, shares, show_all) for component in plan.components.values()]
+
+
+def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]]:
+    """The columns of a table that say something, as heading and field; `charged` asks for the shares."""
+    found = [("component", "name")]
+    if any(row.groups != "cluster" for row in rows):
+        found.append(("group", "groups"))
+    found += [("processes", "processes"), ("each holds", "holds"), ("ranks", "places")]
+    if charged:
+        found.append(("share", "share"))
+    if any(row.shares_with for row in rows):
+        found.append(("shares with", "shares_with"))
+    return found
 
 
 def any_charged(rows: Iterable[ComponentRow]) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from roost.errors import Finding
 from roost.planning.checks import ranges
 from roost.planning.plan import ComponentPlan, Plan
-from roost.views.components import component_rows
+from roost.views.components import any_charged, columns, component_rows
 from roost.views.look import Look
 from roost.views.seats import Seats, seats
-from roost.views.svg import STYLE, fill_of, headings, map_picture, text, title_of
+from roost.views.svg import STYLE, fill_of, map_picture, text, title_of
 
 MAX_PROCESSES = 5_000  # listed one by one; more than that nobody reads
 _STYLE = """
@@ -76,13 +76,12 @@ def _components(plan: Plan, seated: Seats, look: Look, show_all: bool) -> Iterat
     if not rows:
         yield "<p>no component runs here</p>\n"
         return
-    columns = headings(rows)
-    yield "<table>\n<tr>" + "".join(f"<th>{heading}</th>" for heading, _ in columns) + "</tr>\n"
+    shown = columns(rows, any_charged(rows))
+    yield "<table>\n<tr>" + "".join(f"<th>{heading}</th>" for heading, _ in shown) + "</tr>\n"
     for bit, row in enumerate(rows):
         cells = []
-        for _, field in columns:
-            value = getattr(row, field)
-            words = text(value) if isinstance(value, str) else "\n".join(map(text, value))
+        for _, field in shown:
+            words = "\n".join(map(text, row.lines(field)))
             if field == "name":
                 letter = text(look.letters[row.name])
                 words = f'<span class="chip" style="background:{fill_of(bit)}">{letter}</span>{words}'

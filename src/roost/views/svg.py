@@ -10,7 +10,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 
 from roost.planning.plan import Plan
-from roost.views.components import ComponentRow, any_charged, component_rows
+from roost.views.components import ComponentRow, any_charged, columns, component_rows
 from roost.views.look import KEEP, Fragments, Look, printable
 from roost.views.rows import NodeRows, Row, bounded, left_out_note
 from roost.views.seats import Seats, seats
@@ -216,19 +216,6 @@ def _plain(fragments: Fragments) -> str:
 # -- the components --------------------------------------------------------------------------------------
 
 
-def headings(rows: Sequence[ComponentRow]) -> list[tuple[str, str]]:
-    """The columns that say something, as heading and field."""
-    columns = [("component", "name")]
-    if any(row.groups != "cluster" for row in rows):
-        columns.append(("group", "groups"))
-    columns += [("processes", "processes"), ("each holds", "holds"), ("ranks", "places")]
-    if any_charged(rows):
-        columns.append(("share", "share"))
-    if any(row.shares_with for row in rows):
-        columns.append(("shares with", "shares_with"))
-    return columns
-
-
 def _table_picture(rows: Sequence[ComponentRow], look: Look, y: float) -> Picture:
     if not rows:
         return Picture(0, y + _LINE, _words(_MARGIN, y, "no component runs here"))
@@ -241,9 +228,8 @@ def _table_picture(rows: Sequence[ComponentRow], look: Look, y: float) -> Pictur
             f'<g class="band c{bit}"><rect x="{_MARGIN}" y="{top:g}" width="24" height="{_BAND}" rx="2" '
             f'fill="{fill_of(bit)}"/><text x="{_MARGIN + 12}" y="{top + 13:g}">{text(look.letters[row.name])}</text></g>\n'
         )
-    for heading, field in headings(rows):
-        cells = [getattr(row, field) for row in rows]
-        lines = [cell if isinstance(cell, tuple) else (cell,) for cell in cells]
+    for heading, field in columns(rows, any_charged(rows)):
+        lines = [row.lines(field) for row in rows]
         parts.append(_words(x, y, heading, "dim"))
         for cell, top in zip(lines, tops, strict=False):
             parts += [_words(x, top + index * (_LINE + 2), line) for index, line in enumerate(cell)]

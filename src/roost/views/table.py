@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roost.planning.plan import Plan
-from roost.views.components import ComponentRow, any_charged, component_rows, listed
+from roost.views.components import ComponentRow, any_charged, columns, component_rows, listed
 from roost.views.look import Look
 from roost.views.seats import Seats
 
@@ -44,30 +44,14 @@ def _in_words(rows: Sequence[ComponentRow], show_all: bool) -> str:
 
 def _table(rows: Sequence[ComponentRow], look: Look, charged: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    grouped = any(row.groups != "cluster" for row in rows)
-    sharing = any(row.shares_with for row in rows)
     table.add_column("")
-    table.add_column("component")
-    if grouped:
-        table.add_column("group")
-    table.add_column("processes", justify="right")
-    table.add_column("each holds")
-    table.add_column("ranks")
-    if charged:
-        table.add_column("share")
-    if sharing:
-        table.add_column("shares with")
+    shown = columns(rows, charged)
+    for heading, field in shown:
+        table.add_column(heading, justify="right" if field == "processes" else "left")
     for row in rows:
         style = look.styles[row.name]
-        cells = [Text(look.letters[row.name], style), Text(row.name, style)]
-        if grouped:
-            cells.append(Text(row.groups))
-        cells += [Text(row.processes), Text(row.holds), Text("\n".join(row.places))]
-        if charged:
-            cells.append(Text(row.share))
-        if sharing:
-            cells.append(Text(row.shares_with))
-        table.add_row(*cells)
+        cells = [Text("\n".join(row.lines(field)), style if field == "name" else "") for _, field in shown]
+        table.add_row(Text(look.letters[row.name], style), *cells)
     return table
 
 
