@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import roost
 from roost.config.ranks import RankSpec, parse_ranks
-from roost.planning.plan import Device, Use
+from roost.placement.placement import Device
+from roost.planning.occupancy import Use
 from roost.planning.shares import charge
 from strategies import JobCase, inventories, jobs, layouts, rank_texts, wishes
 
@@ -52,7 +53,7 @@ def test_no_process_spans_nodes(case: JobCase) -> None:
     placed = roost.ComponentPlacement(case.config, case.inventory)
     for name in placed.components:
         strategy: Any = placed.get_strategy(name)
-        resources = placed.inventory.resources(placed.rules[name].labels)
+        resources = placed.inventory.resources(placed.plan.components[name].node_groups)
         if resources.bare:
             nodes = [[resources.slots[rank].node.rank] for rank in strategy.node_ranks]
         else:
@@ -318,7 +319,7 @@ def test_charges_of_processes_never_exceed_one(case: JobCase) -> None:
     for name, component in plan.components.items():
         for place in component.placements:
             share = plan.share_of(name, place.rank)
-            for device in plan.devices_of(place):
+            for device in place.devices:
                 if not device.group:
                     assert share > 0
                     total[device] += round(share * 10_000)

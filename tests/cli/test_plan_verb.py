@@ -44,7 +44,7 @@ def test_model_parallel(cli: Any, examples: Path) -> None:
 def test_json_is_the_plan(cli: Any) -> None:
     done = cli("plan", "job.yaml", "--on", "2x8", "--json")
     assert done.code == 0
-    assert done.data["format_version"] == 1
+    assert done.data["format_version"] == 2
     assert roost.Plan.from_dict(done.data) == roost.plan("job.yaml", roost.Inventory.parse("2x8"))
 
 

@@ -78,7 +78,7 @@ def test_a_placement_shows_itself_by_the_names_programs_use() -> None:
     assert repr(place) == (
         "Placement(rank=0, cluster_node_rank=0, placement_node_rank=0, local_accelerator_rank=2, "
         "accelerator_type='nvidia_gpu', local_rank=0, local_world_size=1, visible_accelerators=['2', '3'], "
-        "isolate_accelerator=True, local_hardware_ranks=[2, 3], node_group_label='cluster')"
+        "isolate_accelerator=True, local_hardware_ranks=[2, 3], node_group_label='cluster', kind='accelerator')"
     )
 
 

@@ -14,7 +14,8 @@ import pytest
 import roost
 from roost import Inventory, load_plan, save_plan
 from roost.config.document import parse
-from roost.planning.reading import Damage, read_plan
+from roost.config.job import read_job
+from roost.planning.saved_format import Damage, from_plain_data
 
 CANARY = "canary-5a1f"
 SECRETIVE = f"""
@@ -164,11 +165,44 @@ def test_saving_and_loading(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     plan = roost.plan(parse(SECRETIVE), Inventory.parse("1x4:A800"))
     save_plan(plan, file)
-    assert load_plan(file) == plan
+    assert load_plan(file) == plan.without_secrets() != plan
     assert load_plan(str(file)).digest == plan.digest
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert json.loads(file.read_text())["format_version"] == 1
+    assert json.loads(file.read_text())["format_version"] == 2
     assert os.listdir(tmp_path) == ["plan.json"]  # noqa: PTH208
+
+
+def test_engines_are_decisions() -> None:
+    """One engine of 16 over two nodes and two engines of 8 hold the same accelerators by the same processes."""
+
+    def engines_of(width: int) -> roost.Plan:
+        layout = roost.Layout(debug_rollout_only=True, rollout_num_gpus=16, rollout_num_gpus_per_engine=width)
+        return roost.plan(layout, "2x8")
+
+    one, two = engines_of(16), engines_of(8)
+    assert one.components["rollout"].members == two.components["rollout"].members
+    assert [plan.components["rollout"].engines.processes for plan in (one, two)] == [2, 1]  # type: ignore[union-attr]
+    assert one.digest != two.digest
+    assert one.to_dict() != two.to_dict()
+    assert roost.Plan.from_dict(one.to_dict()) == one
+
+
+def test_a_loaded_plan_is_named_in_its_errors(tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    file.write_text('{"format_version": 1}')
+    with pytest.raises(roost.ConfigurationError) as caught:
+        load_plan(file)
+    assert caught.value.findings[0].what == f"{file}: this is not a saved plan of format 2"
+    assert caught.value.findings[0].why == "it is of format 1"
+
+
+def test_a_plan_knows_the_file_of_its_job(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("cluster: {component_placement: {actor: 0-7}}\n")
+    plan = roost.plan(file, "1x8")
+    assert plan.job_file == "job.yaml"
+    assert roost.Plan.from_dict(plan.to_dict()) == plan
+    assert planned("0-3").job_file == ""
 
 
 def test_saving_replaces_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +291,7 @@ def test_a_plan_that_is_not_there(tmp_path: Path) -> None:
 
 
 def first(plan: dict[str, Any]) -> Any:
-    return plan["components"]["w"]["placements"][0]
+    return plan["components"]["w"]["processes"][0]
 
 
 @pytest.mark.parametrize(
@@ -272,21 +306,21 @@ def first(plan: dict[str, Any]) -> Any:
         lambda plan: plan["components"].update({"a b": plan["components"]["w"]}),
         lambda plan: plan["components"]["w"].update(rule="7-0"),
         lambda plan: plan["components"]["w"].update(node_groups=["x"]),
-        lambda plan: plan["components"]["w"]["placements"].clear(),
-        lambda plan: plan["components"]["w"]["placements"].reverse(),
+        lambda plan: plan["components"]["w"]["processes"].clear(),
+        lambda plan: plan["components"]["w"]["processes"].reverse(),
         lambda plan: first(plan).update(rank=1),
-        lambda plan: first(plan).update(cluster_node_rank=9),
-        lambda plan: first(plan).update(cluster_node_rank=1),
-        lambda plan: first(plan).update(local_rank=1),
-        lambda plan: first(plan).update(local_world_size=1),
-        lambda plan: first(plan).update(placement_node_rank=1),
-        lambda plan: first(plan).update(local_hardware_ranks=[8]),
-        lambda plan: first(plan).update(local_hardware_ranks=[1]),
-        lambda plan: first(plan).update(local_hardware_ranks=[float("inf")]),
-        lambda plan: first(plan).update(visible_accelerators=["8"]),
-        lambda plan: first(plan).update(visible_accelerators=["1"]),
-        lambda plan: first(plan).update(accelerator_type="amd_gpu"),
-        lambda plan: first(plan).update(node_group_label="x"),
+        lambda plan: first(plan).update(node=9),
+        lambda plan: first(plan).update(node=1),
+        lambda plan: first(plan).update(devices=[8]),
+        lambda plan: first(plan).update(devices=[1]),
+        lambda plan: first(plan).update(devices=[]),
+        lambda plan: first(plan).update(devices=[float("inf")]),
+        lambda plan: first(plan).update(group="x"),
+        lambda plan: first(plan).update(group="node"),
+        lambda plan: plan["components"]["w"].update(isolate_accelerator=False),
+        lambda plan: plan["components"]["w"].update(engines={"processes": 1, "server": "s", "kind": "regular"}),
+        lambda plan: plan["components"]["w"].update(engines={"processes": 3, "server": "s", "kind": "regular"}),
+        lambda plan: plan["components"]["w"].update(placements=[]),
         lambda plan: plan["findings"][0].update(code="XX999"),
         lambda plan: plan["findings"][0].update(what=None),
         lambda plan: plan.update(digest="sha256:0"),
@@ -330,8 +364,7 @@ def test_damage_is_noticed(damage: Any) -> None:
     [
         lambda plan: plan["nodes"][0].update(ip="10.0.0.66"),
         lambda plan: plan["components"]["w"].update(rule="0-1"),
-        lambda plan: first(plan).update(local_accelerator_rank=4),
-        lambda plan: first(plan).update(isolate_accelerator=False),
+        lambda plan: plan.update(job_file="other.yaml"),
         lambda plan: plan["node_groups"][0]["environments"][0]["env_vars"].update(LD_PRELOAD="/x.so"),
         lambda plan: plan["node_groups"][0]["environments"][0].update(python_interpreter_path="/x"),
         lambda plan: plan["findings"][0].update(severity="error"),
@@ -359,14 +392,14 @@ def test_order_and_spacing_are_no_edits() -> None:
 # -- secrets ---------------------------------------------------------------------------------------------
 
 
-def test_secrets_reach_the_launch_but_not_the_plan(tmp_path: Path) -> None:
+def test_secrets_are_in_the_plan_and_not_where_it_is_saved_or_shown(tmp_path: Path) -> None:
     placed = roost.ComponentPlacement(parse(SECRETIVE), Inventory.parse("1x4"))
-    assert dict(placed.inventory.environment("g", 0).env_vars)["HF_TOKEN"] == CANARY
-
     plan = roost.plan(parse(SECRETIVE), Inventory.parse("1x4"))
-    variables = dict(plan.inventory.environment("g", 0).env_vars)
-    assert variables == {"HF_TOKEN": None, "PLAIN": "visible", "TOKENIZERS_PARALLELISM": "false"}
+    for inventory in (placed.inventory, plan.inventory):
+        assert dict(inventory.environment("g", 0).env_vars)["HF_TOKEN"] == CANARY
     save_plan(plan, tmp_path / "plan.json")
+    variables = dict(load_plan(tmp_path / "plan.json").inventory.environment("g", 0).env_vars)
+    assert variables == {"HF_TOKEN": None, "PLAIN": "visible", "TOKENIZERS_PARALLELISM": "false"}
     shown = [
         json.dumps(plan.to_dict()),
         (tmp_path / "plan.json").read_text(),
@@ -381,7 +414,8 @@ def test_secrets_reach_the_launch_but_not_the_plan(tmp_path: Path) -> None:
 
 def test_secrets_do_not_show_in_reprs() -> None:
     placed = roost.ComponentPlacement(parse(SECRETIVE), Inventory.parse("1x4"))
-    for thing in (placed.inventory, placed.job, placed.job.document, placed.job.groups):
+    job, _ = read_job(parse(SECRETIVE))
+    for thing in (placed.inventory, placed.plan, job, job.document, job.groups):
         assert CANARY not in repr(thing)
 
 
@@ -393,7 +427,7 @@ def test_secrets_deep_in_hardware_stay_out() -> None:
     assert CANARY not in repr(plan)
     saved = plan.to_dict()["node_groups"][0]["hardware"][0]
     assert saved["camera"] == {"login": [{"password": None, "user": "me"}]}
-    assert roost.Plan.from_dict(plan.to_dict()) == plan
+    assert roost.Plan.from_dict(plan.to_dict()) == plan.without_secrets()
 
 
 def test_findings_of_a_plan_carry_no_source_text() -> None:
@@ -452,18 +486,18 @@ def deep(levels: int) -> Any:
         *(
             lambda plan, change=change: first(plan).update(change)
             for change in (
-                *({"local_hardware_ranks": ranks} for ranks in ([8], [1, 0], [0, 0])),
-                *({"local_accelerator_rank": 8}, {"visible_accelerators": ["8"]}, {"accelerator_type": "x"}),
+                *({"devices": ranks} for ranks in ([8], [1, 0], [0, 0])),
+                *({"node": 2}, {"group": "x"}, {"more": 1}),
             )
         ),
     ],
 )
 def test_damage_is_noticed_whatever_the_digest(damage: Any) -> None:
     data = roost.plan(parse(RICH), "2x8").to_dict()
-    read_plan(data)
+    from_plain_data(data)
     damage(data)
     with pytest.raises(Damage):
-        read_plan(data)
+        from_plain_data(data)
 
 
 def job(rules: Any, **cluster: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 
 import roost
 from roost import EngineGroup, Inventory, Layout, Server
-from roost.planning.plan import Device, Use
+from roost.placement.placement import Device
+from roost.planning.occupancy import Use
 from roost.planning.shares import charge
 
 
@@ -142,7 +143,7 @@ def test_shares_that_do_not_add_up_say_where() -> None:
 def test_shares_are_saved() -> None:
     plan = planned({"actor,rollout": "0-7"}, {"actor": 0.7})
     data = json.loads(json.dumps(plan.to_dict()))
-    assert data["format_version"] == 1
+    assert data["format_version"] == 2
     assert data["shares"] == {"actor": 0.7}
     assert roost.Plan.from_dict(data) == plan == pickle.loads(pickle.dumps(plan))
     assert roost.Plan.from_dict(data).charges == plan.charges

@@ -12,7 +12,7 @@ import pytest
 from test_plan_pictures import EXAMPLES, PICTURES, big, job, motley
 
 import roost
-from roost.planning.plan import Device
+from roost.placement.placement import Device
 from roost.views.page import render_page
 from roost.views.svg import MAX_BANDS, render_svg
 

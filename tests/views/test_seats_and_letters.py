@@ -66,7 +66,7 @@ def test_neighbours() -> None:
 )
 def test_what_each_process_holds(rule: str, shape: str, text: str) -> None:
     plan = plan_of({"actor": rule}, shape)
-    assert each_holds(plan, plan.components["actor"]) == text
+    assert each_holds(plan.components["actor"]) == text
 
 
 def test_robots_are_named() -> None:
@@ -76,7 +76,7 @@ def test_robots_are_named() -> None:
         "hardware": {"type": "Franka", "configs": [{"node_rank": 0}, {"node_rank": 0}]},
     }
     plan = plan_of({"env": {"node_group": "robot", "placement": "0:0-1"}}, "1x8", node_groups=[group])
-    assert each_holds(plan, plan.components["env"]) == "2 per Franka"
+    assert each_holds(plan.components["env"]) == "2 per Franka"
     table, _ = node_map(plan, seats(plan), Look.of(plan.components), 100)
     beside = next(str(cell) for cell in table.columns[-1].cells)
     assert beside.replace(KEEP, " ") == "Franka 0: E0-1, Franka 1: ·"

@@ -91,7 +91,7 @@ def command(
         _tell_saved(saved)
         return code_of(error)
     if as_json:
-        emit_json(_with_shares(planned))
+        emit_json(_in_full(planned))
     else:
         _show(planned, show_all)
     tell_findings(planned.findings)
@@ -123,7 +123,7 @@ def _files(
     """What to write where."""
     files: dict[str, str] = {}
     if output is not None:
-        from roost.planning.saved import plan_text
+        from roost.planning.plan_files import plan_text
 
         files[output] = plan_text(planned)
     if svg is not None:
@@ -158,12 +158,13 @@ def _show(planned: Plan, show_all: bool) -> None:
         tell("")
 
 
-def _with_shares(planned: Plan) -> dict[str, Any]:
-    """The plan as it is saved, and the least and the most each component is charged on an accelerator."""
+def _in_full(planned: Plan) -> dict[str, Any]:
+    """The plan as it is saved, every placement, and the least and most a component is charged on an accelerator."""
     from roost.views.seats import seats
 
     data, shares = planned.to_dict(), seats(planned).shares(planned.shares)
     for name, component in data["components"].items():
+        component["placements"] = [place.to_dict() for place in planned.components[name].members]
         component["share"] = list(shares[name]) if name in shares else None
     return data
 

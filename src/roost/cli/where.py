@@ -48,7 +48,7 @@ def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
 
 
 def placement_class(model_parallel: bool) -> Any:
-    from roost.placement.component import ComponentPlacement
-    from roost.placement.model_parallel import ModelParallelComponentPlacement
+    from roost.planning.component_placement import ComponentPlacement
+    from roost.planning.model_parallel import ModelParallelComponentPlacement
 
     return ModelParallelComponentPlacement if model_parallel else ComponentPlacement

@@ -30,6 +30,11 @@ class Document:
     def __repr__(self) -> str:  # the data may hold secrets, and reprs end up in logs
         return f"Document({self.name})"
 
+    @property
+    def file_name(self) -> str:
+        """The name of the file it was read from, without its directories; empty where there was none."""
+        return "" if self.name.startswith("<") else FilePath(self.name).name
+
     def value_span(self, path: Path) -> Span | None:
         return self.positions.values.get(path) or self.positions.keys.get(path)
 

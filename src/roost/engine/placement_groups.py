@@ -10,7 +10,7 @@ from roost.engine.position import Position
 from roost.errors import ClusterError, Finding, PlacementError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR
-from roost.planning.plan import Device
+from roost.placement.placement import Device
 
 if TYPE_CHECKING:
     from roost.engine.pool import Pool

@@ -20,7 +20,8 @@ from roost.errors import (
 )
 from roost.inventory.resources import Resources
 from roost.placement.strategies import FlexiblePlacementStrategy
-from roost.planning.plan import ComponentPlan, Plan
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
 from roost.planning.planner import plan
 
 RESERVE_WITHIN = 60.0  # seconds

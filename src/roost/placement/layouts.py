@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from roost.config.document import Document
 from roost.config.engines import EngineGroup, EngineSlice, Server
 from roost.config.job import ComponentRule
@@ -11,28 +13,36 @@ from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import Finding, Path, RoostError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, Resources
-from roost.placement.tiling import Piece, Pool, Straddle, Uneven, segments
+from roost.placement.tiling import Piece, PoolRanks, Straddle, Uneven, segments
 
 __all__ = ["EngineGroup", "EngineSlice", "Layout", "LayoutMode", "Server", "layout_rules"]
 
 _SHOWN = 4
 
 
-def layout_rules(
-    layout: Layout, inventory: Inventory, document: Document
-) -> tuple[dict[str, ComponentRule], list[Finding]]:
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A layout on a cluster: a rule for each component, and for each group of engines how many processes form one."""
+
+    rules: dict[str, ComponentRule] = field(default_factory=dict)
+    engines: dict[str, tuple[EngineSlice, int]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def layout_rules(layout: Layout, inventory: Inventory, document: Document) -> LaidOut:
     """A rule for each component of the layout that runs here, or what keeps it from fitting."""
+    laid = LaidOut()
     if not layout.reserved:
-        return {}, []
+        return laid
     pool, findings = _pool(layout, inventory, document)
+    laid.findings.extend(findings)
     if pool is None:
-        return {}, findings
-    rules: dict[str, ComponentRule] = {}
+        return laid
 
     def add(name: str, place: str, spec: tuple[Segment, ...]) -> None:
         # Rules of one path share their placements; where it is not written, its section is pointed at.
         path = (*PLACE, place)
-        rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
+        laid.rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
 
     trained = layout.slices()["actor"]
     for name in layout.components:
@@ -41,15 +51,16 @@ def layout_rules(
     for part in layout.engine_groups():
         tiled = pool.tile(part.positions, part.gpus_per_engine)
         if isinstance(tiled, Straddle):
-            findings.append(_straddling(layout, part, pool, tiled, document))
+            laid.findings.append(_straddling(layout, part, pool, tiled, document))
         elif isinstance(tiled, Uneven):
-            findings.append(_uneven(layout, part, pool, tiled, document))
+            laid.findings.append(_uneven(layout, part, pool, tiled, document))
         else:
             add(part.component, part.component, tiled)
-    return rules, findings
+            laid.engines[part.component] = (part, pool.processes_per_engine(part))
+    return laid
 
 
-def _pool(layout: Layout, inventory: Inventory, document: Document) -> tuple[Pool | None, list[Finding]]:
+def _pool(layout: Layout, inventory: Inventory, document: Document) -> tuple[PoolRanks | None, list[Finding]]:
     try:
         resources = inventory.resources(layout.node_group)
     except RoostError as error:
@@ -78,7 +89,7 @@ def _pool(layout: Layout, inventory: Inventory, document: Document) -> tuple[Poo
         runs = [segment.resources for segment in spec.segments if segment.resources is not None]
         if runs[-1].last >= there:
             return None, [_beyond(layout, spec, there, resources, document)]
-    pool = Pool(resources, runs)
+    pool = PoolRanks(resources, runs)
     return (pool, []) if pool.size >= layout.reserved else (None, [_too_small(layout, pool, there, document)])
 
 
@@ -99,7 +110,7 @@ def _holding(resources: Resources, there: int) -> str:
     return f"{resources}" if there else f"{resources.place} {resources.has} no accelerators"
 
 
-def _too_small(layout: Layout, pool: Pool, there: int, document: Document) -> Finding:
+def _too_small(layout: Layout, pool: PoolRanks, there: int, document: Document) -> Finding:
     actor, rollout = layout.num_actor, layout.num_rollout
     trained = f"A = {layout.actor_num_nodes} x {layout.actor_num_gpus_per_node} = {actor:,}"
     sums = {
@@ -140,7 +151,9 @@ def _smaller(layout: Layout, room: int) -> str:
     return f"give {roles.get(layout.mode, 'the actor')} {layout.reserved - room:,} fewer"
 
 
-def _straddling(layout: Layout, part: EngineSlice, pool: Pool, torn: Straddle, document: Document) -> Finding:
+def _straddling(
+    layout: Layout, part: EngineSlice, pool: PoolRanks, torn: Straddle, document: Document
+) -> Finding:
     width, held = part.gpus_per_engine, torn.pieces
     nodes = _nodes(held)
     where = [f"{piece.local} of node {piece.slot.node.rank}" for piece in held[:_SHOWN]]
@@ -159,7 +172,7 @@ def _straddling(layout: Layout, part: EngineSlice, pool: Pool, torn: Straddle, d
     )
 
 
-def _uneven(layout: Layout, part: EngineSlice, pool: Pool, odd: Uneven, document: Document) -> Finding:
+def _uneven(layout: Layout, part: EngineSlice, pool: PoolRanks, odd: Uneven, document: Document) -> Finding:
     before = odd.engine * part.gpus_per_engine
     sizes = sorted({piece.slot.count for piece in (*odd.first, *odd.pieces)})
     apart = (
@@ -200,7 +213,7 @@ def _reason(held: tuple[Piece, ...], width: int) -> str:
     return "an engine wider than a node fills whole nodes, from the first accelerator of one"
 
 
-def _remedies(layout: Layout, part: EngineSlice, pool: Pool, width: int) -> list[str]:
+def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks, width: int) -> list[str]:
     """Widths that tile from where the group starts, and another size of what comes before it."""
     count, start = len(part.positions), part.positions.start
 

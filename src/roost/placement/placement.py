@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from roost.inventory.resources import ACCELERATOR, Slot
 
-Assignment = tuple[
-    Slot, tuple[int, ...]
-]  # the slot a process is on, and its resources counted inside the slot
+# The slot a process is on, and its resources counted inside the slot.
+Assignment = tuple[Slot, tuple[int, ...]]
+
+
+class Device(NamedTuple):
+    """One accelerator, or one unit of a group's hardware."""
+
+    node: int
+    kind: str  # ACCELERATOR, or a hardware type
+    group: str  # of hardware; accelerators belong to their node and have none
+    number: int
+
+    def __str__(self) -> str:
+        return f"node {self.node} {self.kind} {self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Placement:
+    """Where one process sits, and what it holds there."""
+
     rank: int
     cluster_node_rank: int
     placement_node_rank: int  # index among the nodes this component uses, by first appearance
@@ -27,6 +40,17 @@ class Placement:
     isolate_accelerator: bool
     hardware: tuple[int, ...]
     node_group_label: str
+    kind: str = ACCELERATOR  # what `hardware` numbers: ACCELERATOR, a hardware type, or BARE_NODE for none
+
+    @property
+    def holds_accelerators(self) -> bool:
+        return self.kind == ACCELERATOR
+
+    @property
+    def devices(self) -> list[Device]:
+        """Everything the process holds, by the names a plan uses."""
+        group = "" if self.kind == ACCELERATOR else self.node_group_label
+        return [Device(self.cluster_node_rank, self.kind, group, number) for number in self.hardware]
 
     @property
     def visible_accelerators(self) -> list[str]:
@@ -74,14 +98,8 @@ class Placement:
             "isolate_accelerator": self.isolate_accelerator,
             "local_hardware_ranks": list(self.hardware),
             "node_group_label": self.node_group_label,
+            "kind": self.kind,
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Placement:
-        fields = dict(data)
-        visible = tuple(map(str, fields.pop("visible_accelerators")))
-        hardware = tuple(map(int, fields.pop("local_hardware_ranks")))
-        return cls(visible=visible, hardware=hardware, **fields)
 
 
 @lru_cache(maxsize=4096)
@@ -115,7 +133,20 @@ def make_placements(assignments: Sequence[Assignment], isolate_accelerator: bool
                 isolate_accelerator=isolate_accelerator,
                 hardware=local,
                 node_group_label=slot.group,
+                kind=slot.kind,
             )
         )
         seen[node_rank] += 1
     return placements
+
+
+def without_isolation(placements: Sequence[Placement], accelerators_of: Sequence[int]) -> list[Placement]:
+    """The same places, where each process sees all accelerators of its node; counts are by node rank."""
+    return [
+        replace(
+            place,
+            visible=_names(tuple(range(accelerators_of[place.cluster_node_rank]))),
+            isolate_accelerator=False,
+        )
+        for place in placements
+    ]

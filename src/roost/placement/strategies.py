@@ -6,8 +6,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from roost.config.ranks import Ranks
@@ -61,12 +60,25 @@ def _listed(name: str, value: Any) -> list[Any]:
 
 
 class PlacementStrategy(ABC):
-    """Gives every process of one component its place."""
+    """Gives every process of one component its place.
+
+    `node_group` names the groups that ranks are counted through. A group may also be given as its record; then
+    the cluster need not know it.
+    """
 
     node_group: Any = None
-    groups: Mapping[str, NodeGroup] = MappingProxyType(
-        {}
-    )  # of the job it was made for; a cluster need not know them
+
+    @property
+    def groups(self) -> dict[str, NodeGroup]:
+        """The groups that were given as records."""
+        given = self.node_group if isinstance(self.node_group, (list, tuple)) else [self.node_group]
+        return {group.label: group for group in given if isinstance(group, NodeGroup)}
+
+    @property
+    def labels(self) -> Any:
+        if isinstance(self.node_group, (list, tuple)):
+            return [one.label if isinstance(one, NodeGroup) else one for one in self.node_group]
+        return self.node_group.label if isinstance(self.node_group, NodeGroup) else self.node_group
 
     @abstractmethod
     def assign(self, resources: Resources) -> list[Assignment]:
@@ -77,7 +89,7 @@ class PlacementStrategy(ABC):
         return make_placements(self.assign(resources), isolate_accelerator)
 
     def resources(self, inventory: Inventory) -> Resources:
-        return inventory.resources(self.node_group)
+        return inventory.resources(self.labels)
 
 
 def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
@@ -294,7 +306,7 @@ class NodePlacementStrategy(PlacementStrategy):
         self.node_ranks = sorted(whole("node_ranks", rank, 0) for rank in nodes)
 
     def resources(self, inventory: Inventory) -> Resources:
-        return inventory.nodes_as_resources(self.node_group)
+        return inventory.nodes_as_resources(self.labels)
 
     def assign(self, resources: Resources) -> list[Assignment]:
         if self.node_ranks[-1] >= resources.total:

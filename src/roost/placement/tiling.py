@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from roost.config.engines import EngineSlice
 from roost.config.ranks import Ranks, Segment
 from roost.inventory.resources import Resources, Slot
 
@@ -43,7 +44,7 @@ class Uneven:
     first: tuple[Piece, ...]
 
 
-class Pool:
+class PoolRanks:
     """The resource ranks behind the positions 0, 1, ... of a pool."""
 
     def __init__(self, resources: Resources, runs: Sequence[Ranks]) -> None:
@@ -73,6 +74,11 @@ class Pool:
                 found.append(Piece(slot, at, count))
                 at += count
         return found
+
+    def processes_per_engine(self, part: EngineSlice) -> int:
+        """On how many nodes each engine of a group that tiles the nodes lies."""
+        first = range(part.positions.start, part.positions.start + part.gpus_per_engine)
+        return len({piece.slot.node.rank for piece in self.pieces(first)})
 
     def tile(self, positions: range, width: int) -> tuple[Segment, ...] | Straddle | Uneven:
         """Engines of `width` on these positions, which it divides: a process on each node of an engine.

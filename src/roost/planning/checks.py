@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 
 from roost.config.ranks import ranges
 from roost.errors import Finding, Path
-from roost.planning.plan import ComponentPlan, Plan
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
 
 __all__ = ["check", "ranges"]
 
@@ -83,8 +84,7 @@ def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Find
     models: Counter[str] = Counter()
     example: dict[str, int] = {}
     for place in component.members:
-        group = plan.inventory.groups.get(place.node_group_label)
-        if place.hardware and not (group and group.hardware_type):
+        if place.holds_accelerators:
             held = plan.inventory.nodes[place.cluster_node_rank].accelerators
             model = held.model or held.type
             models[model] += 1

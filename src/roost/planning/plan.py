@@ -4,69 +4,46 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from roost.errors import Finding, PlacementError, nearest
+from roost.errors import ConfigurationError, Finding, PlacementError, nearest
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR
-from roost.placement.placement import Placement
-from roost.planning.shares import WHOLE, charge, ticks_of
-
-FORMAT_VERSION = 1
-
-
-class Device(NamedTuple):
-    """One accelerator, or one unit of a group's hardware."""
-
-    node: int
-    kind: str  # ACCELERATOR, or a hardware type
-    group: str  # of hardware; accelerators belong to their node and have none
-    number: int
-
-    def __str__(self) -> str:
-        return f"node {self.node} {self.kind} {self.number}"
+from roost.placement.placement import Device, Placement
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.occupancy import NodeOccupancy, Uses, occupancy_of
+from roost.planning.saved_format import (
+    FORMAT_VERSION,
+    Damage,
+    PlanContents,
+    checksum,
+    from_plain_data,
+    to_plain_data,
+)
+from roost.planning.shares import WHOLE, charge, share_problems, ticks_of
 
 
-class Use(NamedTuple):
-    """How many processes of a component sit on a device."""
-
-    component: str
-    processes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComponentPlan:
-    name: str
-    rule: str  # the placement in canonical spelling
-    node_groups: tuple[str, ...]
-    members: tuple[Placement, ...]
-
-    @property
-    def placements(self) -> list[Placement]:
-        return list(self.members)
-
-    @property
-    def world_size(self) -> int:
-        return len(self.members)
-
-    @property
-    def nodes(self) -> list[int]:
-        """The nodes it uses, by first appearance."""
-        return list(dict.fromkeys(place.cluster_node_rank for place in self.members))
+def _refuse(what: str, why: str = "") -> ConfigurationError:
+    remedy = "make it anew with `roost plan -o`"
+    return ConfigurationError(Finding(code="RS101", what=what, why=why, remedy=remedy))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything a launch needs to know, and nothing secret."""
+    """Everything a launch needs to know.
+
+    The environments of its node groups may hold secrets; whoever saves or shows a plan leaves them out.
+    """
 
     inventory: Inventory
     components: Mapping[str, ComponentPlan]
     findings: tuple[Finding, ...] = ()
     shares: Mapping[str, float] = field(default_factory=dict)  # wishes of the job, by component
+    job_file: str = ""  # the name of the file it was made from, where there was one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
@@ -82,34 +59,36 @@ class Plan:
             components=dict(self.components),
             findings=self.findings,
             shares=dict(self.shares),
+            job_file=self.job_file,
         )
         return rebuild, ()
 
-    def devices_of(self, placement: Placement) -> Iterator[Device]:
-        group = self.inventory.groups.get(placement.node_group_label)
-        kind = group.hardware_type if group is not None else None
-        label = placement.node_group_label if kind else ""
-        for index in placement.hardware:
-            yield Device(placement.cluster_node_rank, kind or ACCELERATOR, label, index)
+    def without_secrets(self) -> Plan:
+        """As it is saved: a variable that looks secret keeps its name and loses its value."""
+        groups = {label: group.without_secrets() for label, group in self.inventory.groups.items()}
+        return replace(self, inventory=replace(self.inventory, groups=groups))
+
+    def component(self, name: str) -> ComponentPlan:
+        if name not in self.components:
+            what = f"unknown component {name!r}"[:200]
+            raise PlacementError(Finding(code="RP106", what=what, remedy=nearest(str(name), self.components)))
+        return self.components[name]
 
     @cached_property
-    def occupancy(self) -> Mapping[Device, tuple[Use, ...]]:
+    def nodes(self) -> tuple[NodeOccupancy, ...]:
+        """Who sits where on each node."""
+        members = {name: component.members for name, component in self.components.items()}
+        return occupancy_of(self.inventory, members)
+
+    @cached_property
+    def occupancy(self) -> Mapping[Device, Uses]:
         """Who sits on each device that is used, in the order of the components."""
-        counts: dict[Device, dict[str, int]] = {}
-        for name, component in self.components.items():
-            for placement in component.members:
-                for device in self.devices_of(placement):
-                    uses = counts.setdefault(device, {})
-                    uses[name] = uses.get(name, 0) + 1
         return MappingProxyType(
-            {
-                device: tuple(Use(name, count) for name, count in uses.items())
-                for device, uses in counts.items()
-            }
+            {device: uses for node in self.nodes for device, uses in node.devices() if uses}
         )
 
     @cached_property
-    def shared(self) -> Mapping[Device, tuple[Use, ...]]:
+    def shared(self) -> Mapping[Device, Uses]:
         """The devices more than one process sits on."""
         shared = {
             device: uses for device, uses in self.occupancy.items() if len(uses) > 1 or uses[0].processes > 1
@@ -117,69 +96,53 @@ class Plan:
         return MappingProxyType(shared)
 
     @cached_property
+    def idle(self) -> tuple[Device, ...]:
+        """Accelerators nobody sits on."""
+        return tuple(
+            Device(place.node.rank, ACCELERATOR, "", number)
+            for place in self.nodes
+            if () in place.accelerators
+            for number, uses in enumerate(place.accelerators)
+            if not uses
+        )
+
+    @cached_property
     def charges(self) -> Mapping[Device, Mapping[str, float]]:
         """What each component is charged in total on each accelerator in use, as a part of 1."""
-        known: dict[tuple[str, ...], Mapping[str, float]] = {}
+        known: dict[Uses, Mapping[str, float]] = {}
         charges = {}
         for device, uses in self.occupancy.items():
             if device.group:
                 continue  # robots are not shared out
-            names = tuple([use.component for use in uses])
-            if names not in known:
-                known[names] = MappingProxyType(charge(uses, self.shares))
-            charges[device] = known[names]
+            if uses not in known:
+                known[uses] = MappingProxyType(charge(uses, self.shares))
+            charges[device] = known[uses]
         return MappingProxyType(charges)
 
     def share_of(self, component: str, rank: int) -> float:
         """What one process is charged on each of its accelerators; 0 where it has none."""
-        if component not in self.components:
-            remedy = nearest(component, self.components)
-            raise PlacementError(
-                Finding(code="RP106", what=f"unknown component {component!r}", remedy=remedy)
-            )
-        place = self.components[component].members[rank]
+        place = self.component(component).members[rank]
         parts = [
-            ticks_of(self.charges[device][component]) // use.processes
-            for device in self.devices_of(place)
-            if not device.group
-            for use in self.occupancy[device]
-            if use.component == component
+            ticks_of(charge(uses, self.shares)[component]) // processes
+            for uses in self._uses_of(place)
+            for name, processes in uses
+            if name == component
         ]
         return min(parts, default=0) / WHOLE
 
-    @cached_property
-    def idle(self) -> tuple[Device, ...]:
-        """Accelerators nobody sits on."""
-        robots = {label for label, group in self.inventory.groups.items() if group.hardware_type}
-        used = {
-            (place.cluster_node_rank, index)
-            for members in {id(part.members): part.members for part in self.components.values()}.values()
-            for place in members
-            if place.node_group_label not in robots
-            for index in place.hardware
-        }
-        return tuple(
-            Device(node.rank, ACCELERATOR, "", index)
-            for node in self.inventory.nodes
-            for index in range(node.accelerators.count)
-            if (node.rank, index) not in used
-        )
+    def _uses_of(self, place: Placement) -> set[Uses]:
+        """What sits on the accelerators of a process."""
+        if not place.holds_accelerators:
+            return set()
+        row = self.nodes[place.cluster_node_rank].accelerators
+        return {row[number] for number in place.hardware}
 
     @cached_property
     def digest(self) -> str:
         """The same for the same decisions on the same nodes, whatever the wording of the job."""
         decisions: list[Any] = [
             [[node.rank, node.accelerators.count, node.accelerators.type] for node in self.inventory.nodes],
-            [
-                [
-                    name,
-                    [
-                        [p.cluster_node_rank, p.hardware, p.visible, p.node_group_label]
-                        for p in component.members
-                    ],
-                ]
-                for name, component in sorted(self.components.items())
-            ],
+            [_decisions(component) for _, component in sorted(self.components.items())],
         ]
         if self.shares:
             decisions.append([list(wish) for wish in sorted(self.shares.items())])
@@ -192,12 +155,46 @@ class Plan:
         return self.digest.removeprefix("sha256:")[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        from roost.planning.saved import plan_to_dict
-
-        return plan_to_dict(self)
+        """As it is saved: the decisions as plain data, without secrets."""
+        safe = self.without_secrets()
+        contents = PlanContents(
+            inventory=safe.inventory,
+            components=dict(safe.components),
+            findings=safe.findings,
+            shares=safe.shares,
+            job_file=safe.job_file,
+        )
+        return to_plain_data(contents, self.digest)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        from roost.planning.saved import plan_from_dict
+        """A saved plan, checked; its secrets are not there."""
+        version = data.get("format_version") if isinstance(data, Mapping) else None
+        if isinstance(version, bool) or version != FORMAT_VERSION:
+            found = f"it is of format {version}" if isinstance(version, int) else ""
+            raise _refuse(f"this is not a saved plan of format {FORMAT_VERSION}", found)
+        try:
+            read = from_plain_data(data)
+        except Damage as damage:
+            raise _refuse("the plan is damaged", str(damage)) from None
+        plan = cls(
+            inventory=read.inventory,
+            components=read.components,
+            findings=read.findings,
+            shares=read.shares,
+            job_file=read.job_file,
+        )
+        if share_problems(plan.occupancy, plan.shares):
+            raise _refuse("the plan is damaged", "its shares do not add up")
+        if plan.digest != data.get("digest"):
+            raise _refuse("the plan does not match its digest", "it was edited after it was made")
+        if data.get("checksum") != checksum(data):
+            raise _refuse("the plan does not match its checksum", "it was edited after it was made")
+        return plan
 
-        return plan_from_dict(data)
+
+def _decisions(component: ComponentPlan) -> list[Any]:
+    places = [[p.cluster_node_rank, p.hardware, p.visible, p.node_group_label] for p in component.members]
+    engines = component.engines
+    formed = [] if engines is None else [[engines.processes, engines.server, engines.kind]]
+    return [component.name, places, *formed]

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from roost.errors import Finding, error_for
-from roost.placement.component import ComponentPlacement
+from roost.errors import ConfigurationError, Finding
+from roost.inventory.inventory import Inventory
+from roost.placement.strategies import inventory_of
 from roost.planning.checks import check
-from roost.planning.plan import ComponentPlan, Plan
-from roost.planning.shares import share_problems
+from roost.planning.component_placement import ComponentPlacement
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
 
 
 def plan(
@@ -28,7 +30,32 @@ def plan(
     `placement=ModelParallelComponentPlacement` for jobs whose program uses that class.
     """
     with _collector_paused():
-        return _planned(placement(job, inventory, overrides))
+        compiler = placement.compiler(job, inventory_of(inventory), overrides)
+        planned = compiler.compiled()
+        layout = compiler.job.layout
+        advice = check(planned, layout.components if layout else ())
+        return replace(planned, findings=(*planned.findings, *advice))
+
+
+def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+    """A plan of one component, placed by a strategy: anything with `get_placement`."""
+    if not hasattr(strategy, "get_placement"):
+        raise ConfigurationError(
+            Finding(
+                code="RP105",
+                what=f"{strategy!r} is not a placement strategy"[:200],
+                remedy="pass one, such as roost.PackedPlacementStrategy(0, 3), "
+                "or launch a plan: cluster.launch(roost.plan(job, cluster), workers)",
+            )
+        )
+    members = tuple(strategy.get_placement(inventory, isolate_accelerator))
+    groups = getattr(strategy, "groups", {})
+    component = ComponentPlan(
+        name=name,
+        node_groups=tuple(dict.fromkeys(place.node_group_label for place in members)),
+        members=members,
+    )
+    return Plan(inventory=inventory.joined(groups), components={name: component})
 
 
 @contextmanager
@@ -42,36 +69,3 @@ def _collector_paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _planned(placed: ComponentPlacement) -> Plan:
-    inventory = placed.inventory
-    groups = {label: group.without_secrets() for label, group in inventory.groups.items()}
-    components = {
-        name: ComponentPlan(
-            name=name,
-            rule=str(placed.rules[name].spec),
-            node_groups=placed.rules[name].labels,
-            members=placed.get_placements(name),
-        )
-        for name in placed.components
-    }
-    layout = placed.job.layout
-    shares = {name: share for name, share in placed.job.shares.items() if name in components}
-    planned = Plan(inventory=replace(inventory, groups=groups), components=components, shares=shares)
-    overdrawn = [
-        replace(problem, where=placed.job.document.key_span(problem.path))
-        for problem in share_problems(planned)
-    ]
-    if overdrawn:
-        raise error_for([*placed.findings, *overdrawn])
-    findings = tuple(
-        map(_without_source_text, [*placed.findings, *check(planned, layout.components if layout else ())])
-    )
-    return replace(planned, findings=findings)
-
-
-def _without_source_text(finding: Finding) -> Finding:
-    """A plan is saved and shown elsewhere; the line a finding came from stays in its file."""
-    where = finding.where
-    return finding if where is None else replace(finding, where=replace(where, excerpt=""))

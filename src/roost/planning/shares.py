@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from roost.config.ranks import ranges
 from roost.errors import Finding, PlacementError
-
-if TYPE_CHECKING:
-    from roost.planning.plan import Device, Plan, Use
+from roost.placement.placement import Device
+from roost.planning.occupancy import Use, Uses
 
 WHOLE = 10_000
 _TRAINING_TICKS = (
@@ -81,17 +79,15 @@ def _problem(names: Sequence[str], wishes: Mapping[str, float]) -> Finding | Non
     return None
 
 
-def share_problems(plan: Plan) -> list[Finding]:
+def share_problems(occupancy: Mapping[Device, Uses], wishes: Mapping[str, float]) -> list[Finding]:
     """Accelerators where the wishes cannot be met, said once for each set of components."""
-    if not plan.shares:
-        return []
     where: dict[tuple[str, ...], list[Device]] = {}
-    for device, uses in plan.occupancy.items():
+    for device, uses in occupancy.items():
         if not device.group and len(uses) > 1:
             where.setdefault(tuple(use.component for use in uses), []).append(device)
     findings = []
     for names, devices in where.items():
-        problem = _problem(names, plan.shares)
+        problem = _problem(names, wishes)
         if problem is not None:
             findings.append(
                 Finding(

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from roost.inventory.resources import ACCELERATOR
-from roost.planning.plan import ComponentPlan, Plan
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
 from roost.views.seats import Seats
 
 MAX_LINES = 4  # of the places of one component
@@ -63,7 +63,7 @@ def _row(
         name=component.name,
         groups=", ".join(component.node_groups) or "cluster",
         processes=f"{component.world_size:,}",
-        holds=each_holds(plan, component),
+        holds=each_holds(component),
         places=tuple(listed(list(places(component)), MAX_LINES, show_all, "... {} more")),
         share=_part(shares[component.name]) if component.name in shares else "",
         shares_with=", ".join(listed(seats.neighbours[component.name], MAX_NAMES, show_all, "{} more")),
@@ -76,15 +76,13 @@ def listed(items: list[str], limit: int, show_all: bool, more: str) -> list[str]
     return [*items[: limit - 1], more.format(len(items) - limit + 1)]
 
 
-def each_holds(plan: Plan, component: ComponentPlan) -> str:
+def each_holds(component: ComponentPlan) -> str:
     """`2 accelerators`, `1 Franka`, or how many processes share one: `4 per accelerator`, `101 per node`."""
-    groups = plan.inventory.groups
     sitting: Counter[tuple[int, str, int]] = Counter()
     widths, kinds = set(), set()
     for place in component.members:
-        group = groups.get(place.node_group_label)
         held = place.hardware
-        kinds.add(((group and group.hardware_type) or ACCELERATOR) if held else "node")
+        kinds.add(place.kind)
         widths.add(len(held) or 1)
         sitting[place.cluster_node_rank, place.node_group_label, held[0] if held else -1] += 1
     noun = kinds.pop() if len(kinds) == 1 else "resource"

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from roost.errors import Finding
 from roost.planning.checks import ranges
-from roost.planning.plan import ComponentPlan, Plan
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
 from roost.views.components import any_charged, columns, component_rows
 from roost.views.look import Look
 from roost.views.seats import Seats, seats
@@ -116,8 +117,7 @@ def _processes(plan: Plan, show_all: bool) -> Iterator[str]:
 def _listing(plan: Plan, component: ComponentPlan) -> Iterator[str]:
     for place in component.members:
         node = plan.inventory.nodes[place.cluster_node_rank]
-        group = plan.inventory.groups.get(place.node_group_label)
-        kind = (group and group.hardware_type) or f"accelerator{'s' * (len(place.hardware) > 1)}"
+        kind = f"accelerator{'s' * (len(place.hardware) > 1)}" if place.holds_accelerators else place.kind
         holds = f"{kind} {ranges(place.hardware)}" if place.hardware else ""
         yield (
             f'<tr><td class="number">{place.rank}</td><td class="number">{node.rank}</td>'

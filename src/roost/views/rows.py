@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from roost.inventory.resources import ACCELERATOR
+from roost.placement.placement import Device
 from roost.planning.checks import ranges
-from roost.planning.plan import Device, Plan
+from roost.planning.occupancy import Unit
+from roost.planning.plan import Plan
 from roost.views.look import KEEP, Fragments, Look, printable
-from roost.views.seats import NodeSeats, Seats, Unit, ranks_on_devices
+from roost.views.seats import NodeSeats, Seats, ranks_on_devices
 
 FEW_UNITS = 4  # robots of a node listed one by one
 _SPANS = 3  # of the nodes of one row

@@ -6,24 +6,15 @@ compare equal.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from roost.inventory.nodes import Node
-from roost.placement.placement import Placement
-from roost.planning.plan import Device, Plan, Use
+from roost.placement.placement import Device
+from roost.planning.occupancy import Unit, Use, Uses
+from roost.planning.plan import Plan
 from roost.planning.shares import charge
-
-
-class Unit(NamedTuple):
-    """One robot, or other declared hardware, of a node."""
-
-    type: str
-    group: str
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,51 +74,32 @@ class Seats:
 
 
 def seats(plan: Plan) -> Seats:
-    """One pass over the processes; components that share all their placements are passed over together."""
-    nodes, groups = plan.inventory.nodes, plan.inventory.groups
-    kinds = {label: group.hardware_type for label, group in groups.items() if group.hardware_type}
-    masks = [[0] * node.accelerators.count for node in nodes]
-    counts = [[0] * node.accelerators.count for node in nodes]
-    hardware: list[dict[Unit, int]] = [{} for _ in nodes]
-    for label, kind in kinds.items():
-        on_node: Counter[int] = Counter()
-        for unit in groups[label].hardware:
-            hardware[unit.node_rank][Unit(kind, label, on_node[unit.node_rank])] = 0
-            on_node[unit.node_rank] += 1
-    bare: list[dict[int, int]] = [{} for _ in nodes]
-    for members, bits in _distinct(plan):
-        mask = sum(1 << bit for bit in bits)
-        for place in members:
-            node = place.cluster_node_rank
-            label = place.node_group_label
-            if not place.hardware:
-                for bit in bits:
-                    bare[node][bit] = bare[node].get(bit, 0) + 1
-            elif label in kinds:
-                for number in place.hardware:
-                    unit_key = Unit(kinds[label], label, number)
-                    hardware[node][unit_key] = hardware[node].get(unit_key, 0) | mask
-            else:
-                row, tally = masks[node], counts[node]
-                for number in place.hardware:
-                    row[number] |= mask
-                    tally[number] += len(bits)
-    return Seats(
-        names=tuple(plan.components),
-        nodes=tuple(
-            NodeSeats(node, tuple(masks[i]), tuple(hardware[i].items()), tuple(sorted(bare[i].items())))
-            for i, node in enumerate(nodes)
-        ),
-        used=sum(1 for tally in counts for number in tally if number),
-        shared=sum(1 for tally in counts for number in tally if number > 1),
-    )
+    """The plan's occupancy with components as bits. Nodes that look the same share one tuple of masks."""
+    bits = {name: bit for bit, name in enumerate(plan.components)}
+    known: dict[Uses, int] = {}
+    rows: dict[int, tuple[int, ...]] = {}  # by the identity of the plan's row, which equal nodes share
 
+    def mask(uses: Uses) -> int:
+        if uses not in known:
+            known[uses] = sum(1 << bits[use.component] for use in uses)
+        return known[uses]
 
-def _distinct(plan: Plan) -> Iterator[tuple[tuple[Placement, ...], list[int]]]:
-    found: dict[int, tuple[tuple[Placement, ...], list[int]]] = {}
-    for bit, component in enumerate(plan.components.values()):
-        found.setdefault(id(component.members), (component.members, []))[1].append(bit)
-    return iter(found.values())
+    found, used, shared = [], 0, 0
+    for place in plan.nodes:
+        row = place.accelerators
+        if id(row) not in rows:
+            rows[id(row)] = tuple(map(mask, row))
+        used += sum(1 for uses in row if uses)
+        shared += sum(1 for uses in row if len(uses) > 1 or (uses and uses[0].processes > 1))
+        found.append(
+            NodeSeats(
+                place.node,
+                rows[id(row)],
+                tuple((unit, mask(uses)) for unit, uses in place.hardware),
+                tuple((bits[use.component], use.processes) for use in place.bare),
+            )
+        )
+    return Seats(names=tuple(plan.components), nodes=tuple(found), used=used, shared=shared)
 
 
 def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
@@ -135,6 +107,6 @@ def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
     found: dict[Device, dict[str, list[int]]] = {}
     for name, component in plan.components.items():
         for place in component.members:
-            for device in plan.devices_of(place):
+            for device in place.devices:
                 found.setdefault(device, {}).setdefault(name, []).append(place.rank)
     return found

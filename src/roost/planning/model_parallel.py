@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
 from roost.errors import RoostError, counted, nearest
 from roost.inventory.resources import ACCELERATOR
-from roost.placement.component import ComponentPlacement, PlacementMode
-from roost.placement.parallel_sizes import INFERENCE_NAMES, SizeReader
 from roost.placement.spread import spread
-from roost.placement.strategies import PackedPlacementStrategy
+from roost.placement.strategies import PackedPlacementStrategy, PlacementStrategy
+from roost.planning.compiler import JobCompiler
+from roost.planning.component_placement import ComponentPlacement, PlacementMode
+from roost.planning.parallel_sizes import INFERENCE_NAMES, ParallelSizes, SizeReader
 
 KNOWN = ("actor", "rollout", "reward", *INFERENCE_NAMES, "critic", "critic_inference")
 
@@ -25,12 +29,22 @@ def _places(devices: frozenset[tuple[int, int]]) -> str:
     return "; ".join(where[:4]) + more
 
 
-class ModelParallelComponentPlacement(ComponentPlacement):
-    """Components each on consecutive accelerators, with the parallel sizes of their models."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The accelerators of a component: as resource ranks, and as numbers on nodes."""
 
-    def _compile(self) -> None:
-        self._mode: PlacementMode | None = None
-        self._held: dict[str, tuple[Ranks, frozenset[tuple[int, int]]]] = {}
+    ranks: Ranks
+    devices: frozenset[tuple[int, int]]
+
+
+class ModelParallelCompiler(JobCompiler):
+    """Places components each on consecutive accelerators, by the parallel sizes of their models."""
+
+    def _place_components(self) -> None:
+        self.mode: PlacementMode | None = None
+        self.held: dict[str, Held] = {}
+        self.sizes: dict[str, ParallelSizes] = {}
+        self.strategies: dict[str, PackedPlacementStrategy] = {}
         if self.job.layout is not None:
             what, why = "model-parallel placement does not take a layout", "it decides the same things"
             remedy = "use ComponentPlacement, or component_placement instead of the layout"
@@ -69,16 +83,16 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                 rule.name,
                 remedy="use one range" + (f", such as {free}" if free and len(free) == count else ""),
             )
-        if "actor" not in self._held or "rollout" not in self._held:
+        if "actor" not in self.held or "rollout" not in self.held:
             return
         sizes = SizeReader(self.job.document)
-        self._sizes = {name: sizes.of(name) for name in self._held}
+        self.sizes = {name: sizes.of(name) for name in self.held}
         self.findings += sizes.findings
         self._choose_mode()
         self._check_inference()
         if any(finding.severity == "error" for finding in self.findings):
             return
-        for name in sorted(self._held, key=lambda name: name != "actor"):  # rollout is laid out along it
+        for name in sorted(self.held, key=lambda name: name != "actor"):  # rollout is laid out along it
             self._lay_out(name)
 
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
@@ -124,14 +138,14 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         devices = frozenset(
             (slot.node.rank, rank - slot.first) for rank in ranks for slot in (resources.slot_of(rank),)
         )
-        self._held[rule.name] = (Ranks(ranks[0], ranks[-1]), devices)
+        self.held[rule.name] = Held(Ranks(ranks[0], ranks[-1]), devices)
         return False
 
     def _free(self, rule: ComponentRule, wanted: int, unit: int = 1) -> Ranks | None:
         """As many ranks as wanted that no other component holds, or the most there are, in whole units."""
         resources = self._resources(rule)
-        others = [held for name, (held, _) in self._held.items() if name != rule.name]
-        same = all(self.job.rules[name].labels == rule.labels for name in self._held)
+        others = [held.ranks for name, held in self.held.items() if name != rule.name]
+        same = all(self.job.rules[name].labels == rule.labels for name in self.held)
         if resources is None or not same:
             return None  # numbers of different groups cannot be compared
         first, best = 0, range(0)
@@ -146,23 +160,27 @@ class ModelParallelComponentPlacement(ComponentPlacement):
     # -- how they sit to each other ------------------------------------------------------------------
 
     def _choose_mode(self) -> None:
-        actor, rollout = self._held["actor"], self._held["rollout"]
-        if actor[1] == rollout[1]:
-            self._mode = PlacementMode.COLLOCATED
-        elif not actor[1] & rollout[1]:
-            self._mode = PlacementMode.DISAGGREGATED
+        actor, rollout = self.held["actor"], self.held["rollout"]
+        if actor.devices == rollout.devices:
+            self.mode = PlacementMode.COLLOCATED
+        elif not actor.devices & rollout.devices:
+            self.mode = PlacementMode.DISAGGREGATED
         else:
-            where, unit = _places(actor[1] & rollout[1]), self._sizes["rollout"].width
+            where, unit = _places(actor.devices & rollout.devices), self.sizes["rollout"].width
             same = self.job.rules["actor"].labels == self.job.rules["rollout"].labels
             apart = "take fewer accelerators for the actor" if same else "use groups that share no node"
-            shared = same and len(actor[0]) % unit == 0 and not self.has_dedicated_inference
+            shared = (
+                same
+                and len(actor.ranks) % unit == 0
+                and not any(name in self.held for name in INFERENCE_NAMES)
+            )
             fitting = [
-                actor[0] if shared else None,
-                self._free(self.job.rules["rollout"], len(rollout[0]), unit),
+                actor.ranks if shared else None,
+                self._free(self.job.rules["rollout"], len(rollout.ranks), unit),
             ]
             self._complain(
                 "RM103",
-                f"actor ({actor[0]}) and rollout ({rollout[0]}) overlap in part ({where})",
+                f"actor ({actor.ranks}) and rollout ({rollout.ranks}) overlap in part ({where})",
                 "rollout",
                 why="they must hold the same accelerators, or none in common",
                 remedy="give rollout " + ", or ".join(str(ranks) for ranks in fitting if ranks)
@@ -171,7 +189,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             )
 
     def _check_inference(self) -> None:
-        placed = [name for name in INFERENCE_NAMES if name in self._held]
+        placed = [name for name in INFERENCE_NAMES if name in self.held]
         if not placed:
             return
         if len(placed) > 1:
@@ -182,19 +200,19 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                 why="they are two names of one component",
                 remedy="keep one",
             )
-        if self._mode is PlacementMode.DISAGGREGATED:
+        if self.mode is PlacementMode.DISAGGREGATED:
             for name in ("actor", "rollout"):
-                common = self._held[placed[0]][1] & self._held[name][1]
+                common = self.held[placed[0]].devices & self.held[name].devices
                 if common:
                     self._complain(
                         "RM103",
-                        f"{placed[0]} ({self._held[placed[0]][0]}) and {name} ({self._held[name][0]}) overlap "
+                        f"{placed[0]} ({self.held[placed[0]].ranks}) and {name} ({self.held[name].ranks}) overlap "
                         f"({_places(common)})",
                         placed[0],
                         why="in disaggregated placement actor, rollout and inference share no accelerator",
                         remedy=f"give {placed[0]} accelerators of its own, or remove it",
                     )
-        if self._mode is PlacementMode.COLLOCATED:
+        if self.mode is PlacementMode.COLLOCATED:
             self._complain(
                 "RM105",
                 f"{placed[0]} cannot be placed when actor and rollout are collocated",
@@ -213,7 +231,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             )
 
     def _lay_out(self, name: str) -> None:
-        held, sizes, rule = self._held[name][0], self._sizes[name], self.job.rules[name]
+        held, sizes, rule = self.held[name].ranks, self.sizes[name], self.job.rules[name]
         world = len(held)
         if sizes.width > world or world % sizes.width:
             reason = "is more than" if sizes.width > world else "does not divide"
@@ -225,11 +243,11 @@ class ModelParallelComponentPlacement(ComponentPlacement):
             )
         width, stride = 1, 1
         if name == "rollout":
-            if self._mode is PlacementMode.DISAGGREGATED:
+            if self.mode is PlacementMode.DISAGGREGATED:
                 width = sizes.tp * sizes.pp
             else:
-                width, actor_tp = sizes.tp, self._sizes["actor"].tp
-                if "actor" not in self._placements:
+                width, actor_tp = sizes.tp, self.sizes["actor"].tp
+                if "actor" not in self.components:
                     return None  # what is wrong with its sizes would only be repeated here
                 if actor_tp > width:
                     if actor_tp % width:
@@ -245,29 +263,39 @@ class ModelParallelComponentPlacement(ComponentPlacement):
                         return None
                     stride = actor_tp // width
         try:
-            strategy = PackedPlacementStrategy(held.first, held.last, width, stride, rule.labels or None)
+            groups = [self.inventory.groups.get(label, label) for label in rule.labels] or None
+            strategy = PackedPlacementStrategy(held.first, held.last, width, stride, groups)
+            self._place(rule, strategy.assign(self.inventory.resources(rule.labels)))
         except RoostError as error:
             return self._blame(rule, error)
-        self._place(rule, strategy, list(held))
+        self.strategies[name] = strategy
 
-    # -- what programs ask for -----------------------------------------------------------------------
+
+class ModelParallelComponentPlacement(ComponentPlacement):
+    """Components each on consecutive accelerators, with the parallel sizes of their models."""
+
+    compiler: ClassVar[type[JobCompiler]] = ModelParallelCompiler
+    _compiled: ModelParallelCompiler
+
+    def get_strategy(self, component_name: str) -> PlacementStrategy:
+        return self._compiled.strategies[self.plan.component(component_name).name]
 
     @property
     def placement_mode(self) -> PlacementMode:
-        assert self._mode is not None
-        return self._mode
+        assert self._compiled.mode is not None
+        return self._compiled.mode
 
     @property
     def is_collocated(self) -> bool:
-        return self._mode is PlacementMode.COLLOCATED
+        return self._compiled.mode is PlacementMode.COLLOCATED
 
     @property
     def is_disaggregated(self) -> bool:
-        return self._mode is PlacementMode.DISAGGREGATED
+        return self._compiled.mode is PlacementMode.DISAGGREGATED
 
     @property
     def has_dedicated_inference(self) -> bool:
-        return any(name in self._held for name in INFERENCE_NAMES)
+        return any(name in self._compiled.held for name in INFERENCE_NAMES)
 
     def __getattr__(self, attribute: str) -> int | None:
         """`actor_tp_size`, `rollout_dp_size`, `critic_world_size` and the like; None where nothing is placed."""
@@ -278,9 +306,10 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
 
     def _measure(self, name: str, what: str) -> int | None:
+        held = self._compiled.held
         if name in INFERENCE_NAMES:
-            name = next((placed for placed in INFERENCE_NAMES if placed in self._held), name)
-        if name not in self._held:
+            name = next((placed for placed in INFERENCE_NAMES if placed in held), name)
+        if name not in held:
             return None
-        sizes, world = self._sizes[name], len(self._held[name][0])
+        sizes, world = self._compiled.sizes[name], len(held[name].ranks)
         return {"tp": sizes.tp, "pp": sizes.pp, "cp": sizes.cp, "dp": world // sizes.width, "wo": world}[what]

@@ -1,10 +1,15 @@
-"""A saved plan back into a `Plan`. A file may be damaged or made up, so everything in it is checked."""
+"""The saved form of a plan: the decisions, as plain data. Everything else is rebuilt from them.
+
+A file may be damaged or made up, so everything in it is checked.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -18,10 +23,15 @@ from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.hardware import HardwareUnit
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Accelerators, Node
-from roost.placement.placement import Placement
-from roost.planning.plan import ComponentPlan, Plan
-from roost.planning.shares import share_problems
+from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
+from roost.placement.placement import Assignment, make_placements
+from roost.planning.component_plan import ComponentPlan, Engines
 
+FORMAT_VERSION = 2
+SHOWN_ONLY = (
+    "placements",
+    "share",
+)  # `roost plan --json` adds these to each component; both follow from the rest
 _Number = Annotated[int, Field(ge=0, le=10**9)]
 
 
@@ -63,26 +73,27 @@ class _SavedGroup(_Saved):
     environments: list[_SavedEnvironment]
 
 
-class _SavedPlacement(TypedDict):  # there are many: a dict costs less than a model
+class _SavedProcess(TypedDict):  # there are many: a dict costs less than a model
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-    rank: _Number
-    cluster_node_rank: _Number
-    placement_node_rank: _Number
-    local_accelerator_rank: Annotated[int, Field(ge=-1, le=4096)]
-    accelerator_type: str
-    local_rank: _Number
-    local_world_size: _Number
-    visible_accelerators: list[str]
-    isolate_accelerator: bool
-    local_hardware_ranks: list[_Number]
-    node_group_label: str
+    node: _Number
+    devices: list[_Number]
+    group: str
+
+
+class _SavedEngines(_Saved):
+    processes: Annotated[int, Field(ge=1, le=10**6)]
+    server: str
+    kind: str
 
 
 class _SavedComponent(_Saved):
     rule: str
     node_groups: list[str]
-    placements: list[_SavedPlacement]
-    share: list[float] | None = None  # shown by `roost plan --json`; follows from the rest
+    isolate_accelerator: bool
+    engines: _SavedEngines | None = None
+    processes: list[_SavedProcess]
+    placements: list[dict[str, Any]] | None = None
+    share: list[float] | None = None
 
 
 class _SavedSpan(_Saved):
@@ -105,6 +116,7 @@ class _SavedFinding(_Saved):
 class _SavedPlan(_Saved):
     format_version: int
     digest: str
+    job_file: str
     nodes: Annotated[list[_SavedNode], Field(min_length=1)]
     node_groups: list[_SavedGroup]
     components: dict[str, _SavedComponent]
@@ -116,7 +128,87 @@ class _SavedPlan(_Saved):
 _FORMAT = TypeAdapter(_SavedPlan)
 
 
-def read_plan(data: Mapping[str, Any]) -> Plan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContents:
+    """What a saved plan says."""
+
+    inventory: Inventory
+    components: dict[str, ComponentPlan]
+    findings: tuple[Finding, ...]
+    shares: Mapping[str, float]
+    job_file: str
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def to_plain_data(contents: PlanContents, digest: str) -> dict[str, Any]:
+    """The contents as JSON holds them, with a checksum of them all."""
+    data = {
+        "format_version": FORMAT_VERSION,
+        "digest": digest,
+        "job_file": contents.job_file,
+        "nodes": [asdict(node) for node in contents.inventory.nodes],
+        "node_groups": [_plain_group(group) for group in contents.inventory.groups.values()],
+        "components": {name: _plain_component(one) for name, one in contents.components.items()},
+        **({"shares": dict(contents.shares)} if contents.shares else {}),
+        "findings": [finding.to_dict() for finding in contents.findings],
+    }
+    return {**data, "checksum": checksum(data)}
+
+
+def _plain_group(group: NodeGroup) -> dict[str, Any]:
+    return {
+        "label": group.label,
+        "node_ranks": list(group.node_ranks),
+        "hardware_type": group.hardware_type,
+        "hardware": [unit.to_dict() for unit in group.hardware],
+        "ignore_hardware": group.ignore_hardware,
+        "environments": [
+            {
+                "node_ranks": list(env.node_ranks),
+                "env_vars": dict(env.env_vars),
+                "python_interpreter_path": env.python_interpreter_path,
+            }
+            for env in group.environments
+        ],
+    }
+
+
+def _plain_component(component: ComponentPlan) -> dict[str, Any]:
+    return {
+        "rule": component.rule,
+        "node_groups": list(component.node_groups),
+        "isolate_accelerator": component.members[0].isolate_accelerator,
+        **({"engines": asdict(component.engines)} if component.engines else {}),
+        "processes": [
+            {
+                "node": place.cluster_node_rank,
+                "devices": list(place.hardware),
+                "group": place.node_group_label,
+            }
+            for place in component.members
+        ],
+    }
+
+
+def checksum(data: Mapping[str, Any]) -> str:
+    """Of all a saved plan says, in whatever order and spacing; the digest stands for its decisions only."""
+    counted = {
+        **{key: value for key, value in data.items() if key != "checksum"},
+        "components": {
+            name: {key: value for key, value in component.items() if key not in SHOWN_ONLY}
+            for name, component in data["components"].items()
+        },
+    }
+    text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def from_plain_data(data: Mapping[str, Any]) -> PlanContents:
     try:
         saved = _FORMAT.validate_python(dict(data))
     except ValidationError as error:
@@ -141,11 +233,14 @@ def read_plan(data: Mapping[str, Any]) -> Plan:
     components = {
         name: _component(name, component, inventory) for name, component in saved.components.items()
     }
-    findings = tuple(_finding(finding) for finding in saved.findings)
     _expect(components.keys() >= saved.shares.keys(), "a share of a component that is not in the plan")
-    plan = Plan(inventory=inventory, components=components, findings=findings, shares=saved.shares)
-    _expect(not share_problems(plan), "its shares do not add up")
-    return plan
+    return PlanContents(
+        inventory=inventory,
+        components=components,
+        findings=tuple(_finding(finding) for finding in saved.findings),
+        shares=saved.shares,
+        job_file=saved.job_file,
+    )
 
 
 def _expect(right: bool, otherwise: str) -> None:
@@ -163,6 +258,7 @@ def _group(saved: _SavedGroup, num_nodes: int) -> NodeGroup:
     _expect(bool(NAME.fullmatch(saved.label)) and saved.label not in RESERVED_LABELS, f"{subject}: its label")
     for ranks in (saved.node_ranks, *(env.node_ranks for env in saved.environments)):
         _expect(_ascending(ranks, num_nodes), f"{subject} names nodes that are not there, or twice")
+    _expect(saved.hardware_type not in (ACCELERATOR, BARE_NODE), f"{subject}: its hardware type")
     for unit in saved.hardware:
         node = unit.get("node_rank")
         _expect(isinstance(node, int) and node in saved.node_ranks, f"{subject} has hardware elsewhere")
@@ -199,63 +295,46 @@ def _plain(value: Any, depth: int) -> bool:
 def _component(name: str, saved: _SavedComponent, inventory: Inventory) -> ComponentPlan:
     _expect(bool(NAME.fullmatch(name)), f"{name[:64]!r} is not a component name")
     try:
-        parse_ranks(saved.rule)
+        parse_ranks(saved.rule or "0")  # a strategy has no rule
     except RankSyntaxError:
         raise Damage(f"{name}: its rule cannot be read") from None
     known = {*inventory.groups, *RESERVED_LABELS}
     _expect(known.issuperset(saved.node_groups), f"{name}: its node groups are not in the plan")
-    _expect(bool(saved.placements), f"{name} has no processes")
-    on_node: dict[int, int] = {}
-    members = []
-    for rank, place in enumerate(saved.placements):
-        node = place["cluster_node_rank"]
-        seen = on_node[node] = on_node.get(node, 0) + 1
-        wrong = _misplaced(place, rank, seen, known, inventory)
-        if wrong:
-            raise Damage(f"{name} rank {rank} {wrong}")
-        fields: Any = {
-            key: item
-            for key, item in place.items()
-            if key not in ("visible_accelerators", "local_hardware_ranks")
-        }
-        visible, hardware = tuple(place["visible_accelerators"]), tuple(place["local_hardware_ranks"])
-        members.append(Placement(visible=visible, hardware=hardware, **fields))
-    order = {node: index for index, node in enumerate(on_node)}
-    for placement in members:
-        node = placement.cluster_node_rank
-        if (placement.placement_node_rank, placement.local_world_size) != (order[node], on_node[node]):
-            raise Damage(f"{name} rank {placement.rank} counts its nodes differently")
+    _expect(bool(saved.processes), f"{name} has no processes")
+    slots: dict[tuple[int, str, bool], Slot] = {}
+    assignments: list[Assignment] = []
+    for rank, process in enumerate(saved.processes):
+        node, group, devices = process["node"], process["group"], tuple(process["devices"])
+        _expect(node < len(inventory.nodes), f"{name} rank {rank} is not on a node of the plan")
+        _expect(group in known, f"{name} rank {rank} is in a group that is not in the plan")
+        key = (node, group, bool(devices))
+        if key not in slots:
+            slots[key] = _slot(inventory, *key)
+        if not _ascending(devices, slots[key].count):
+            raise Damage(f"{name} rank {rank} is on devices that do not exist")
+        assignments.append((slots[key], devices))
+    members = tuple(make_placements(assignments, saved.isolate_accelerator))
+    shown = saved.placements
+    _expect(
+        shown is None or shown == [place.to_dict() for place in members], f"{name} shows other placements"
+    )
+    engines = Engines(**saved.engines.model_dump()) if saved.engines else None
+    whole = engines is None or len(members) % engines.processes == 0
+    _expect(whole, f"{name}: its processes do not form whole engines")
     return ComponentPlan(
-        name=name, rule=saved.rule, node_groups=tuple(saved.node_groups), members=tuple(members)
+        name=name, rule=saved.rule, node_groups=tuple(saved.node_groups), members=members, engines=engines
     )
 
 
-def _misplaced(place: _SavedPlacement, rank: int, seen: int, known: set[str], inventory: Inventory) -> str:
-    """What is wrong with a placement by itself."""
-    if place["rank"] != rank or place["local_rank"] != seen - 1:
-        return "is not where its number says"
-    if place["cluster_node_rank"] >= len(inventory.nodes):
-        return "is not on a node of the plan"
-    if place["node_group_label"] not in known:
-        return "is in a group that is not in the plan"
-    held = inventory.nodes[place["cluster_node_rank"]].accelerators
-    group = inventory.groups.get(place["node_group_label"])
-    count = held.count
+def _slot(inventory: Inventory, node: int, label: str, holds_devices: bool) -> Slot:
+    """What the devices of a process on this node, placed through this group, are numbers of."""
+    group, there = inventory.groups.get(label), inventory.nodes[node]
+    if not holds_devices:
+        return Slot(there, label, BARE_NODE, 0, 1)
     if group is not None and group.hardware_type:
-        count = sum(unit.node_rank == place["cluster_node_rank"] for unit in group.hardware)
-    if (
-        not _ascending(place["local_hardware_ranks"], count)
-        or place["local_accelerator_rank"] >= held.count
-        or place["accelerator_type"] != held.type
-        or not _numbers(held.count).issuperset(place["visible_accelerators"])
-    ):
-        return "is on devices that do not exist"
-    return ""
-
-
-@lru_cache(maxsize=64)
-def _numbers(count: int) -> frozenset[str]:
-    return frozenset(map(str, range(count)))
+        units = sum(unit.node_rank == node for unit in group.hardware)
+        return Slot(there, label, group.hardware_type, 0, units)
+    return Slot(there, label, ACCELERATOR, 0, there.accelerators.count)
 
 
 def _finding(saved: _SavedFinding) -> Finding:

@@ -1,0 +1,67 @@
+"""The names roost exports. This list is the only one: type checkers read it, and `__init__.py` imports from it."""
+
+from roost.engine.cluster import Cluster as Cluster
+from roost.engine.device_lock import DeviceLock as DeviceLock
+from roost.engine.device_lock import check_fence as check_fence
+from roost.engine.device_lock import device_lock as device_lock
+from roost.engine.embedded import embedded as embedded
+from roost.engine.group import WorkerGroup as WorkerGroup
+from roost.engine.leases import PortLease as PortLease
+from roost.engine.leases import lease_ports as lease_ports
+from roost.engine.managers import CollectiveManager as CollectiveManager
+from roost.engine.managers import NodeManager as NodeManager
+from roost.engine.managers import WorkerManager as WorkerManager
+from roost.engine.managers import running_jobs as running_jobs
+from roost.engine.placement_groups import create_placement_groups as create_placement_groups
+from roost.engine.pool import Pool as Pool
+from roost.engine.result import GroupResult as GroupResult
+from roost.engine.scatter import scatter as scatter
+from roost.engine.worker import Worker as Worker
+from roost.errors import CallTimeout as CallTimeout
+from roost.errors import ClusterError as ClusterError
+from roost.errors import ConfigurationError as ConfigurationError
+from roost.errors import Finding as Finding
+from roost.errors import LaunchError as LaunchError
+from roost.errors import PlacementError as PlacementError
+from roost.errors import ReservationError as ReservationError
+from roost.errors import RoostError as RoostError
+from roost.errors import WorkerDied as WorkerDied
+from roost.errors import WorkerError as WorkerError
+from roost.errors import WorkerRaised as WorkerRaised
+from roost.inventory.accelerators import AcceleratorType as AcceleratorType
+from roost.inventory.accelerators import register_accelerator as register_accelerator
+from roost.inventory.groups import NodeGroup as NodeGroup
+from roost.inventory.hardware import register_hardware as register_hardware
+from roost.inventory.inventory import Inventory as Inventory
+from roost.inventory.nodes import Node as Node
+from roost.inventory.ordering import NodeInfo as NodeInfo
+from roost.placement.layouts import EngineGroup as EngineGroup
+from roost.placement.layouts import Layout as Layout
+from roost.placement.layouts import LayoutMode as LayoutMode
+from roost.placement.layouts import Server as Server
+from roost.placement.older import ChunkedPlacementStrategy as ChunkedPlacementStrategy
+from roost.placement.older import FineGrainedPackedPlacementStrategy as FineGrainedPackedPlacementStrategy
+from roost.placement.older import StridedPlacementStrategy as StridedPlacementStrategy
+from roost.placement.placement import Placement as Placement
+from roost.placement.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
+from roost.placement.strategies import NodePlacementStrategy as NodePlacementStrategy
+from roost.placement.strategies import PackedPlacementStrategy as PackedPlacementStrategy
+from roost.placement.strategies import PlacementStrategy as PlacementStrategy
+from roost.planning.component_placement import ComponentPlacement as ComponentPlacement
+from roost.planning.component_placement import HybridComponentPlacement as HybridComponentPlacement
+from roost.planning.component_placement import PlacementMode as PlacementMode
+from roost.planning.component_plan import ComponentPlan as ComponentPlan
+from roost.planning.model_parallel import ModelParallelComponentPlacement as ModelParallelComponentPlacement
+from roost.planning.plan import Plan as Plan
+from roost.planning.plan_files import load_plan as load_plan
+from roost.planning.plan_files import save_plan as save_plan
+from roost.planning.planner import plan as plan
+from roost.rl.command import CommandLine as CommandLine
+from roost.rl.engine import Engine as Engine
+from roost.rl.engine import EngineContext as EngineContext
+from roost.rl.engine_group import Endpoint as Endpoint
+from roost.rl.rollout import RolloutManager as RolloutManager
+from roost.rl.train_group import TrainGroup as TrainGroup
+
+__version__: str
+__all__: list[str]

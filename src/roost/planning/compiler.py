@@ -1,0 +1,205 @@
+"""From a job to the components of a plan: every rule becomes placements, every problem a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from roost.config.job import ComponentRule, read_job
+from roost.errors import Finding, Path, RoostError, counted, error_for
+from roost.inventory.group_reading import build_groups
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import Resources
+from roost.placement.layouts import layout_rules
+from roost.placement.placement import Assignment, make_placements
+from roost.placement.spread import spread
+from roost.placement.strategies import hold
+from roost.planning.component_plan import ComponentPlan, Engines
+from roost.planning.plan import Plan
+from roost.planning.shares import share_problems
+
+
+class JobCompiler:
+    """Places every component of a job. All problems of all components are collected, then raised together."""
+
+    def __init__(self, source: Any, inventory: Inventory, overrides: Sequence[str] = ()) -> None:
+        self.job, self.findings = read_job(source, overrides, inventory.groups)
+        self.inventory = inventory
+        self.components: dict[str, ComponentPlan] = {}
+        self._engines: dict[str, Engines] = {}
+        self._broken: set[Path] | None = None
+        self._left = 0  # processes that may still be placed
+
+    def compiled(self) -> Plan:
+        """The plan, with what it warns of; advice about it is the planner's."""
+        if self._fit():
+            self._left = 50_000 + 64 * (len(self.inventory.nodes) + self.inventory.num_accelerators)
+            self._lay_out_pool()
+            self._place_components()
+        self._raise_errors()
+        shares = {name: share for name, share in self.job.shares.items() if name in self.components}
+        plan = Plan(
+            inventory=self.inventory,
+            components=self.components,
+            shares=shares,
+            job_file=self.job.document.file_name,
+        )
+        if shares:
+            document = self.job.document
+            self.findings += [
+                replace(problem, where=document.key_span(problem.path))
+                for problem in share_problems(plan.occupancy, shares)
+            ]
+            self._raise_errors()
+        return replace(plan, findings=tuple(map(_without_source_text, self.findings)))
+
+    def _raise_errors(self) -> None:
+        if any(finding.severity == "error" for finding in self.findings):
+            raise error_for(self.findings)
+
+    # -- the job's part of the cluster -----------------------------------------------------------------------
+
+    def _fit(self) -> bool:
+        """Take the job's nodes and node groups. Whether there are enough nodes to place anything."""
+        wanted, there, document = self.job.num_nodes, len(self.inventory.nodes), self.job.document
+        if wanted is not None and wanted > there:
+            self.findings.append(
+                document.finding(
+                    "RI108",
+                    f"the job asks for {counted(wanted, 'node')}, the cluster has {there:,}",
+                    ("cluster", "num_nodes"),
+                    remedy="lower num_nodes, or use a larger cluster",
+                )
+            )
+            _, problems = build_groups(self.job.groups, wanted, document, ("cluster", "node_groups"))
+            self.findings += problems  # where things go on the nodes there are would be no news
+            return False
+        if wanted is not None and wanted < there:
+            self.findings.append(
+                document.finding(
+                    "RW105",
+                    f"the job uses {wanted} of the cluster's {counted(there, 'node')}",
+                    ("cluster", "num_nodes"),
+                    why=f"num_nodes says so; {'node 0 is' if wanted == 1 else 'the first ones are'} taken",
+                    remedy="raise num_nodes to use more",
+                )
+            )
+            self.inventory = self.inventory.limited(wanted)
+        if self.job.groups:
+            self.inventory, problems = self.inventory.with_groups(self.job.groups, document)
+            self.findings += problems
+        return True
+
+    def _lay_out_pool(self) -> None:
+        """Turn the job's layout, if it has one, into rules like any other's."""
+        if self.job.layout is not None:
+            laid = layout_rules(self.job.layout, self.inventory, self.job.document)
+            self.findings += laid.findings
+            self._engines = {
+                name: Engines(processes=processes, server=part.server, kind=part.kind)
+                for name, (part, processes) in laid.engines.items()
+            }
+            self.job = replace(self.job, rules={**laid.rules, **self.job.rules})
+
+    # -- components ------------------------------------------------------------------------------------------
+
+    def _place_components(self) -> None:
+        """How rules become components; model-parallel placement has its own way."""
+        first_of: dict[Path, str] = {}  # components of one rule share its work and its placements
+        for name, rule in self.job.rules.items():
+            twin = first_of.setdefault(rule.path, name)
+            if twin != name:
+                if twin in self.components and self._afford(rule, self.components[twin].world_size):
+                    self._keep(rule, self.components[twin])
+            elif not self._is_broken(rule):
+                self._place_rule(rule)
+
+    def _place_rule(self, rule: ComponentRule) -> None:
+        resources = self._resources(rule)
+        if resources is None:
+            return
+        shares = spread(rule, resources, self.job.document, self._left)
+        self.findings += shares.findings
+        if any(finding.severity == "error" for finding in shares.findings):
+            return
+        self._left -= len(shares.processes)
+        if resources.bare:
+            self._place(rule, [(resources.slots[held[0]], ()) for held in shares.processes])
+        else:
+            self._place_on(rule, resources, shares.processes)
+
+    def _place_on(self, rule: ComponentRule, resources: Resources, held: Sequence[Sequence[int]]) -> None:
+        """Place processes that hold these resource ranks."""
+        try:
+            assignments = hold(resources, held)
+        except RoostError as error:
+            self._blame(rule, error)
+            return
+        self._place(rule, assignments)
+
+    def _place(self, rule: ComponentRule, assignments: Sequence[Assignment]) -> None:
+        members = tuple(make_placements(assignments, isolate_accelerator=True))
+        self._keep(rule, ComponentPlan(name=rule.name, members=members))
+
+    def _keep(self, rule: ComponentRule, placed: ComponentPlan) -> None:
+        self.components[rule.name] = ComponentPlan(
+            name=rule.name,
+            rule=str(rule.spec),
+            node_groups=rule.labels,
+            members=placed.members,
+            engines=self._engines.get(rule.name),
+        )
+
+    def _is_broken(self, rule: ComponentRule) -> bool:
+        """Whether something is already said against the rule or one of its groups."""
+        if self._broken is None:
+            paths = [finding.path for finding in self.findings if finding.severity == "error"]
+            self._broken = {path[:3] for path in paths}
+            for path in paths:
+                group = self.job.groups[int(path[2])] if path[1:2] == ("node_groups",) and path[2:] else None
+                if group is not None:
+                    self._broken.add((group.label.strip(),))
+        return rule.path[:3] in self._broken or any((label,) in self._broken for label in rule.labels)
+
+    def _afford(self, rule: ComponentRule, count: int) -> bool:
+        self._left -= count
+        if self._left < 0:
+            self.findings.append(
+                self.job.document.finding(
+                    "RL106",
+                    f"{rule.name}: {counted(count, 'process')} more are too many",
+                    rule.path[:3],
+                    key=True,
+                    why="the components before it have as many as roost places on a cluster of this size",
+                    remedy="check for a digit too many",
+                )
+            )
+        return self._left >= 0
+
+    def _resources(self, rule: ComponentRule) -> Resources | None:
+        try:
+            return self.inventory.resources(rule.labels)
+        except RoostError as error:
+            self._blame(rule, error, rule.path[:3])
+            return None
+
+    def _blame(self, rule: ComponentRule, error: RoostError, path: Path | None = None) -> None:
+        """Give problems of a placement the component's name and place in the file."""
+        for problem in error.findings:
+            self.findings.append(
+                self.job.document.finding(
+                    problem.code,
+                    f"{rule.name}: {problem.what}",
+                    path or rule.path,
+                    key=path is not None,
+                    why=problem.why,
+                    remedy=problem.remedy,
+                )
+            )
+
+
+def _without_source_text(finding: Finding) -> Finding:
+    """A plan is saved and shown elsewhere; the line a finding came from stays in its file."""
+    where = finding.where
+    return finding if where is None else replace(finding, where=replace(where, excerpt=""))

@@ -1,0 +1,116 @@
+"""Component placements: readings of a plan by the names older programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, ClassVar
+
+from roost.errors import Finding
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import ACCELERATOR, BARE_NODE
+from roost.placement.placement import Placement
+from roost.placement.strategies import (
+    FlexiblePlacementStrategy,
+    NodePlacementStrategy,
+    PlacementStrategy,
+    inventory_of,
+)
+from roost.planning.compiler import JobCompiler
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
+
+
+class PlacementMode(Enum):
+    COLLOCATED = "collocated"
+    DISAGGREGATED = "disaggregated"
+    HYBRID = "hybrid"
+
+
+class ComponentPlacement:
+    """The components of a job by name: their strategies, sizes and ranks, read from its plan.
+
+    Every problem of every component is collected; the constructor raises them together.
+    """
+
+    compiler: ClassVar[type[JobCompiler]] = JobCompiler  # how jobs of this class are placed
+
+    def __init__(self, config: Any, cluster: Any, overrides: Sequence[str] = ()) -> None:
+        self._compiled = self.compiler(config, inventory_of(cluster), overrides)
+        self.plan: Plan = self._compiled.compiled()
+
+    @property
+    def findings(self) -> list[Finding]:
+        return list(self.plan.findings)
+
+    @property
+    def inventory(self) -> Inventory:
+        return self.plan.inventory
+
+    @property
+    def components(self) -> list[str]:
+        return list(self.plan.components)
+
+    @property
+    def placement_mode(self) -> PlacementMode:
+        """Collocated when all hold the same resources, disaggregated when none share, hybrid otherwise."""
+        held = [_held(component) for component in self.plan.components.values()]
+        if all(one == held[0] for one in held):
+            return PlacementMode.COLLOCATED
+        disjoint = sum(map(len, held)) == len(set[object]().union(*held))
+        return PlacementMode.DISAGGREGATED if disjoint else PlacementMode.HYBRID
+
+    def get_strategy(self, component_name: str) -> PlacementStrategy:
+        """A strategy that places the component as the plan does. It knows the node groups it needs."""
+        component = self.plan.component(component_name)
+        groups = [self.plan.inventory.groups.get(label, label) for label in component.node_groups] or None
+        ranks = self._resource_ranks(component)
+        if component.members[0].kind == BARE_NODE:
+            return NodePlacementStrategy([held[0] for held in ranks], groups)
+        return FlexiblePlacementStrategy(ranks, groups)
+
+    def get_world_size(self, component_name: str) -> int:
+        return self.plan.component(component_name).world_size
+
+    def get_hardware_ranks(self, component_name: str) -> list[int]:
+        ranks = self._resource_ranks(self.plan.component(component_name))
+        return sorted({rank for held in ranks for rank in held})
+
+    def get_placements(self, component_name: str) -> tuple[Placement, ...]:
+        """With isolation, as planned; a strategy's `get_placement` can do without."""
+        return self.plan.component(component_name).members
+
+    def _resource_ranks(self, component: ComponentPlan) -> list[Sequence[int]]:
+        """The resource ranks each process holds, counted through the component's node groups."""
+        resources = self.plan.inventory.resources(component.node_groups)
+        firsts = {(slot.node.rank, slot.group): slot.first for slot in resources.slots}
+        ranks: list[Sequence[int]] = []
+        for place in component.members:
+            first = firsts[place.cluster_node_rank, place.node_group_label]
+            local = place.hardware or (0,)  # a bare node
+            run = local[-1] - local[0] + 1 == len(local)
+            ranks.append(
+                range(first + local[0], first + local[-1] + 1) if run else [first + one for one in local]
+            )
+        return ranks
+
+
+def _held(component: ComponentPlan) -> set[object]:
+    """The devices of a component, or its nodes where it holds nothing else."""
+    return {
+        (
+            place.cluster_node_rank,
+            "" if place.kind in (ACCELERATOR, BARE_NODE) else place.node_group_label,
+            number,
+        )
+        for place in component.members
+        for number in place.hardware or (-1,)
+    }
+
+
+class HybridComponentPlacement(ComponentPlacement):
+    """Components on any resources, shared or not."""
+
+    @property
+    def placement_mode(self) -> PlacementMode:
+        return PlacementMode.HYBRID

@@ -1,0 +1,47 @@
+"""One component of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roost.placement.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engines:
+    """How a component's processes form inference engines: each run of `processes` ranks is one engine."""
+
+    processes: int = 1
+    server: str = "default"
+    kind: str = "regular"
+
+    @property
+    def runs_nothing(self) -> bool:
+        """A placeholder holds accelerators for something outside the job."""
+        return self.kind == "placeholder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentPlan:
+    name: str
+    rule: str = ""  # the placement in canonical spelling; a strategy has none
+    node_groups: tuple[str, ...] = ()  # empty: the whole cluster
+    members: tuple[Placement, ...]
+    engines: Engines | None = None  # None: each process stands for itself
+
+    @property
+    def placements(self) -> list[Placement]:
+        return list(self.members)
+
+    @property
+    def world_size(self) -> int:
+        return len(self.members)
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes it uses, by first appearance."""
+        return list(dict.fromkeys(place.cluster_node_rank for place in self.members))
+
+    @property
+    def runs_nothing(self) -> bool:
+        return self.engines is not None and self.engines.runs_nothing

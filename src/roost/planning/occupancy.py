@@ -1,0 +1,132 @@
+"""Who sits where, node by node, computed once for a plan.
+
+Accelerators with the same processes share one tuple of uses, and nodes that look the same share one row, so that
+large plans stay small.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from roost.inventory.inventory import Inventory
+from roost.inventory.nodes import Node
+from roost.inventory.resources import ACCELERATOR, BARE_NODE
+from roost.placement.placement import Device, Placement
+
+
+class Use(NamedTuple):
+    """How many processes of a component sit on a device."""
+
+    component: str
+    processes: int
+
+
+Uses = tuple[Use, ...]  # of one device, in the order of the plan's components
+
+
+class Unit(NamedTuple):
+    """One robot, or other declared hardware, of a node."""
+
+    type: str
+    group: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOccupancy:
+    node: Node
+    accelerators: tuple[Uses, ...]
+    hardware: tuple[tuple[Unit, Uses], ...]
+    bare: Uses  # processes that hold nothing but the node
+
+    def devices(self) -> Iterator[tuple[Device, Uses]]:
+        """Every device of the node, used or not."""
+        rank = self.node.rank
+        for number, uses in enumerate(self.accelerators):
+            yield Device(rank, ACCELERATOR, "", number), uses
+        for unit, uses in self.hardware:
+            yield Device(rank, unit.type, unit.group, unit.number), uses
+
+
+class _Cells:
+    """The different sets of uses, each with a number; 0 is an empty device."""
+
+    def __init__(self, order: Mapping[str, int]) -> None:
+        self.uses: list[Uses] = [()]
+        self._order = order
+        self._numbers: dict[Uses, int] = {(): 0}
+
+    def with_one_more(self, cell: int, names: tuple[str, ...]) -> int:
+        """The set with one more process of each of these components."""
+        counts = dict(self.uses[cell])
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        uses = tuple(Use(name, counts[name]) for name in sorted(counts, key=self._order.__getitem__))
+        if uses not in self._numbers:
+            self._numbers[uses] = len(self.uses)
+            self.uses.append(uses)
+        return self._numbers[uses]
+
+
+def occupancy_of(
+    inventory: Inventory, members: Mapping[str, tuple[Placement, ...]]
+) -> tuple[NodeOccupancy, ...]:
+    """One pass over the processes; components that share their placements are passed over together."""
+    cells = _Cells({name: index for index, name in enumerate(members)})
+    rows = [[0] * node.accelerators.count for node in inventory.nodes]
+    bare = [0] * len(inventory.nodes)
+    hardware = _units(inventory)
+    for places, names in _shared_members(members):
+        following: dict[int, int] = {}  # a cell to the cell with one more process of these components
+
+        def add(cell: int, names: tuple[str, ...] = names, following: dict[int, int] = following) -> int:
+            if cell not in following:
+                following[cell] = cells.with_one_more(cell, names)
+            return following[cell]
+
+        for place in places:
+            node = place.cluster_node_rank
+            if place.kind == ACCELERATOR:
+                row = rows[node]
+                for number in place.hardware:
+                    cell = row[number]
+                    row[number] = following[cell] if cell in following else add(cell)
+            elif place.kind == BARE_NODE:
+                bare[node] = add(bare[node])
+            else:
+                for number in place.hardware:
+                    unit = Unit(place.kind, place.node_group_label, number)
+                    hardware[node][unit] = add(hardware[node].get(unit, 0))
+    drawn: dict[tuple[int, ...], tuple[Uses, ...]] = {}
+    found = []
+    for index, there in enumerate(inventory.nodes):
+        numbers = tuple(rows[index])
+        if numbers not in drawn:
+            drawn[numbers] = tuple([cells.uses[number] for number in numbers])
+        units = tuple([(unit, cells.uses[cell]) for unit, cell in hardware[index].items()])
+        found.append(NodeOccupancy(there, drawn[numbers], units, cells.uses[bare[index]]))
+    return tuple(found)
+
+
+def _units(inventory: Inventory) -> list[dict[Unit, int]]:
+    """Every declared piece of hardware of each node, with nobody on it."""
+    units: list[dict[Unit, int]] = [{} for _ in inventory.nodes]
+    for label, group in inventory.groups.items():
+        if group.hardware_type:
+            on_node: Counter[int] = Counter()
+            for unit in group.hardware:
+                units[unit.node_rank][Unit(group.hardware_type, label, on_node[unit.node_rank])] = 0
+                on_node[unit.node_rank] += 1
+    return units
+
+
+def _shared_members(
+    members: Mapping[str, tuple[Placement, ...]],
+) -> Iterator[tuple[tuple[Placement, ...], tuple[str, ...]]]:
+    found: dict[int, tuple[tuple[Placement, ...], list[str]]] = {}
+    for name, places in members.items():
+        found.setdefault(id(places), (places, []))[1].append(name)
+    return ((places, tuple(names)) for places, names in found.values())

@@ -1,0 +1,45 @@
+"""Plans in files."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+from roost.config.document import read_text
+from roost.config.json_text import read_json
+from roost.errors import ConfigurationError, Finding
+from roost.planning.plan import Plan
+from roost.planning.private_files import write_private
+
+MAX_BYTES = 1 << 30
+
+
+def plan_text(plan: Plan) -> str:
+    return json.dumps(plan.to_dict(), indent=1) + "\n"
+
+
+def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
+    write_private(path, plan_text(plan))
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a file; everything that keeps it from being used is said with the file's name."""
+    source = FilePath(path)
+    try:
+        text = read_text(source, MAX_BYTES)
+    except ConfigurationError as error:
+        raise ConfigurationError(*(replace(found, code="RS101") for found in error.findings)) from None
+    try:
+        return Plan.from_dict(read_json(text))
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            *(replace(found, code="RS101", what=f"{source}: {found.what}") for found in error.findings)
+        ) from None
+    except (ValueError, RecursionError) as error:
+        remedy = "make it anew with `roost plan -o`"
+        what = f"{source}: this is not a saved plan"
+        raise ConfigurationError(
+            Finding(code="RS101", what=what, why=str(error)[:200], remedy=remedy)
+        ) from None
