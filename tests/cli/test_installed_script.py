@@ -50,6 +50,8 @@ def test_plan_and_validate_need_no_ray(environment: dict[str, str]) -> None:
     printed = json.loads(done.stdout)
     shares = {name: part.pop("share") for name, part in printed["components"].items()}
     assert shares == {"actor": [0.8, 0.8], "rollout": [0.2, 0.2]}
+    shown = {name: len(part.pop("placements")) for name, part in printed["components"].items()}
+    assert shown == {name: len(part["processes"]) for name, part in printed["components"].items()}
     assert printed == json.loads((Path(environment["PYTHONPATH"]) / "plan.json").read_text())
     done = run(environment, "validate", "job.yaml")
     assert (done.returncode, done.stdout) == (0, "job.yaml: fine\n")
