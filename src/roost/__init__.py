@@ -12,16 +12,16 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "roost.engine.cluster": ("Cluster",),
-    "roost.engine.device_lock": ("DeviceLock", "check_fence", "device_lock"),
-    "roost.engine.embedded": ("embedded",),
+    "roost.engine.locks.device_lock": ("DeviceLock", "check_fence", "device_lock"),
+    "roost.engine.connection.embedded": ("embedded",),
     "roost.engine.group": ("WorkerGroup",),
-    "roost.engine.leases": ("PortLease", "lease_ports"),
+    "roost.engine.here": ("PortLease", "lease_ports"),
     "roost.engine.placement_groups": ("create_placement_groups",),
     "roost.engine.pool": ("Pool",),
-    "roost.engine.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
-    "roost.engine.result": ("GroupResult",),
-    "roost.engine.scatter": ("scatter",),
-    "roost.engine.worker": ("Worker",),
+    "roost.engine.job.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
+    "roost.engine.workers.result": ("GroupResult",),
+    "roost.engine.workers.scatter": ("scatter",),
+    "roost.engine.workers.worker": ("Worker",),
     "roost.errors": (
         "CallTimeout",
         "ClusterError",
@@ -70,22 +70,22 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # `as` says to type checkers that a name is meant for others
     from roost.engine.cluster import Cluster as Cluster
-    from roost.engine.device_lock import DeviceLock as DeviceLock
-    from roost.engine.device_lock import check_fence as check_fence
-    from roost.engine.device_lock import device_lock as device_lock
-    from roost.engine.embedded import embedded as embedded
+    from roost.engine.connection.embedded import embedded as embedded
     from roost.engine.group import WorkerGroup as WorkerGroup
-    from roost.engine.leases import PortLease as PortLease
-    from roost.engine.leases import lease_ports as lease_ports
-    from roost.engine.managers import CollectiveManager as CollectiveManager
-    from roost.engine.managers import NodeManager as NodeManager
-    from roost.engine.managers import WorkerManager as WorkerManager
-    from roost.engine.managers import running_jobs as running_jobs
+    from roost.engine.here import PortLease as PortLease
+    from roost.engine.here import lease_ports as lease_ports
+    from roost.engine.job.managers import CollectiveManager as CollectiveManager
+    from roost.engine.job.managers import NodeManager as NodeManager
+    from roost.engine.job.managers import WorkerManager as WorkerManager
+    from roost.engine.job.managers import running_jobs as running_jobs
+    from roost.engine.locks.device_lock import DeviceLock as DeviceLock
+    from roost.engine.locks.device_lock import check_fence as check_fence
+    from roost.engine.locks.device_lock import device_lock as device_lock
     from roost.engine.placement_groups import create_placement_groups as create_placement_groups
     from roost.engine.pool import Pool as Pool
-    from roost.engine.result import GroupResult as GroupResult
-    from roost.engine.scatter import scatter as scatter
-    from roost.engine.worker import Worker as Worker
+    from roost.engine.workers.result import GroupResult as GroupResult
+    from roost.engine.workers.scatter import scatter as scatter
+    from roost.engine.workers.worker import Worker as Worker
     from roost.errors import CallTimeout as CallTimeout
     from roost.errors import ClusterError as ClusterError
     from roost.errors import ConfigurationError as ConfigurationError

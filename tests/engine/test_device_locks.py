@@ -14,9 +14,9 @@ from lessees import Locker, LockingEngine
 from running import eventually
 
 import roost
-from roost.engine import worker
-from roost.engine.devices import NodeDevices
-from roost.engine.worker import WorkerContext
+from roost.engine.locks.node_devices import NodeDevices
+from roost.engine.workers import worker
+from roost.engine.workers.worker import WorkerContext
 from roost.inventory.nodes import Accelerators, Node
 
 pytestmark = pytest.mark.ray

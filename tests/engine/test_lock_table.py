@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from remains import is_free
 
-from roost.engine.agent import NodeAgent
-from roost.engine.locks import Decision, Granted, LockTable, Refused, TimedOut
-from roost.engine.owners import Owner, Process, _process
+from roost.engine.job.node_agent import NodeAgent
+from roost.engine.locks.lock_table import Decision, Granted, LockTable, Refused, TimedOut
+from roost.engine.processes.owner import Owner, Process, _process
 
 NEVER = float("inf")
 

@@ -16,8 +16,8 @@ from remains import is_free
 from running import Program, eventually, module_path, new_job
 
 import roost
-from roost.engine.discovery import on_node
-from roost.engine.ports import PortShelf
+from roost.engine.connection.discovery import on_node
+from roost.engine.ports.port_shelf import PortShelf
 
 pytestmark = pytest.mark.ray
 FOUR = roost.NodePlacementStrategy([0] * 4)

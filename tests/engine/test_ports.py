@@ -17,10 +17,16 @@ import pytest
 from remains import is_free
 
 import roost
-from roost.engine import ports as ports_module
-from roost.engine.owners import Owner, Process, this_process
-from roost.engine.port_ranges import ALLOWED, allowed_ports, around_from_somewhere, ephemeral_ports, shuffled
-from roost.engine.ports import PortShelf
+from roost.engine.ports import port_shelf as ports_module
+from roost.engine.ports.port_ranges import (
+    ALLOWED,
+    allowed_ports,
+    around_from_somewhere,
+    ephemeral_ports,
+    shuffled,
+)
+from roost.engine.ports.port_shelf import PortShelf
+from roost.engine.processes.owner import Owner, Process, this_process
 
 NONE = range(0)
 
@@ -271,7 +277,7 @@ def test_absurd_counts(shelf: Callable[..., PortShelf], count: Any) -> None:
 
 def in_a_child(body: str) -> str:
     """Limits are of a process; this one needs its own."""
-    program = f"import resource, roost\nfrom roost.engine.ports import PortShelf\n{body}"
+    program = f"import resource, roost\nfrom roost.engine.ports.port_shelf import PortShelf\n{body}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout

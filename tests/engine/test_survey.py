@@ -14,7 +14,7 @@ import ray
 from crew import Reporter
 
 import roost
-from roost.engine.survey import survey
+from roost.engine.reservation.cluster_snapshot import survey
 
 pytestmark = pytest.mark.ray
 

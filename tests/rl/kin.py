@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from roost.engine import keeper
+from roost.engine.processes import keeper
 
 PROGRAMS = Path(__file__).parent / "programs"
 

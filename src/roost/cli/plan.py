@@ -102,7 +102,7 @@ def command(
 def _planned_live(config: str, overrides: tuple[str, ...], model_parallel: bool) -> Plan:
     """On the cluster as it is now, with what others hold of it among the findings."""
     from roost.config.job import read_job
-    from roost.engine.survey import survey
+    from roost.engine.reservation.cluster_snapshot import survey
     from roost.errors import error_for
     from roost.planning.planner import plan
     from roost.planning.preflight import availability

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from roost.engine.discovery import on_node
+from roost.engine.connection.discovery import on_node
 from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from roost.engine.result import Described, GroupResult, seconds
+from roost.engine.workers.result import Described, GroupResult, seconds
 from roost.errors import Finding, WorkerDied, WorkerError
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")

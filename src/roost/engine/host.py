@@ -13,9 +13,9 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from roost.engine.result import as_portable
-from roost.engine.scatter import share_of
-from roost.engine.worker import WorkerContext, begin
+from roost.engine.workers.result import as_portable
+from roost.engine.workers.scatter import share_of
+from roost.engine.workers.worker import WorkerContext, begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from roost.engine import environment, worker
 from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
-from roost.engine.inline_locks import InlineLocks
-from roost.engine.leases import PortLease
-from roost.engine.locks import LockTable
-from roost.engine.owners import Owner
-from roost.engine.ports import PortShelf
+from roost.engine.here import PortLease
+from roost.engine.locks.inline_locks import InlineLocks
+from roost.engine.locks.lock_table import LockTable
+from roost.engine.ports.port_shelf import PortShelf
 from roost.engine.position import Position
-from roost.engine.result import GroupResult, in_one_line
-from roost.engine.scatter import share_of
+from roost.engine.processes.owner import Owner
+from roost.engine.workers import environment, worker
+from roost.engine.workers.result import GroupResult, in_one_line
+from roost.engine.workers.scatter import share_of
 from roost.errors import ClusterError, Finding, LaunchError, nearest
 from roost.inventory.inventory import Inventory
 

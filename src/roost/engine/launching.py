@@ -14,13 +14,13 @@ import ray
 from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from roost.engine import environment
 from roost.engine.calls import cause_of
-from roost.engine.connection import job_namespace, named
-from roost.engine.discovery import on_node
+from roost.engine.connection.discovery import on_node
+from roost.engine.connection.ray_connection import job_namespace, named
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import AsyncHost, Host, StartOrder, WhereItIs, is_async
-from roost.engine.result import in_one_line
+from roost.engine.workers import environment
+from roost.engine.workers.result import in_one_line
 from roost.errors import Finding, LaunchError
 from roost.inventory.accelerators import accelerator_kind
 from roost.placement.placement import Placement

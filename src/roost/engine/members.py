@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from roost.engine.calls import RayResult, forget_abandoned, once, sweep
-from roost.engine.connection import answer
+from roost.engine.connection.ray_connection import answer
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import WhereItIs
 from roost.engine.launching import Launch, accelerators_of
-from roost.engine.result import GroupResult
-from roost.engine.scatter import share_of
+from roost.engine.workers.result import GroupResult
+from roost.engine.workers.scatter import share_of
 from roost.errors import Finding, WorkerError
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roost.config.ranks import ranges
-from roost.engine.locks import Device, Holding, Refused, TimedOut
+from roost.engine.locks.lock_table import Device, Holding, Refused, TimedOut
 from roost.errors import ClusterError, Finding, counted
 
 

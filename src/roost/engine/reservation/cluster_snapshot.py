@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import ray
 
-from roost.engine.connection import connect, job_namespace
-from roost.engine.discovery import LiveNode, examine, start_agents, wait_for_nodes
-from roost.engine.holders import free_by_ray, holders
+from roost.engine.connection.discovery import LiveNode, examine, start_agents, wait_for_nodes
+from roost.engine.connection.ray_connection import connect, job_namespace
+from roost.engine.reservation.holders import free_by_ray, holders
 from roost.inventory.inventory import Inventory
 from roost.planning.preflight import Holder
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import ray
 
-from roost.engine.embedded import EmbeddedCluster, own_cluster_address
-from roost.engine.signals import own_sigterm
+from roost.engine.connection.embedded import EmbeddedCluster, own_cluster_address
+from roost.engine.connection.signals import own_sigterm
 from roost.errors import ClusterError, Finding, RoostError, render
 from roost.inventory.inventory import Inventory
 

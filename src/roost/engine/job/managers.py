@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import ray
 
-from roost.engine.connection import NAMESPACE, job_namespace, named
-from roost.engine.discovery import on_node
+from roost.engine.connection.discovery import on_node
+from roost.engine.connection.ray_connection import NAMESPACE, job_namespace, named
 from roost.errors import ClusterError, Finding
 
 ANSWER_WITHIN = 30.0

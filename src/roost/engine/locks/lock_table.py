@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roost.engine.owners import Owner, Process
+from roost.engine.processes.owner import Owner, Process
 
 Device = int | str  # an accelerator by its number, other hardware by a name
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine import worker
-from roost.engine.locks import Device
+from roost.engine.locks.lock_table import Device
+from roost.engine.workers import worker
 from roost.errors import ClusterError, ConfigurationError, Finding, shown
 from roost.inventory.groups import NodeGroup
 from roost.inventory.nodes import Node

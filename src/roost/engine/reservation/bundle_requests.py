@@ -14,9 +14,9 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 
-from roost.engine.connection import NAMESPACE
-from roost.engine.discovery import LiveNode
-from roost.engine.holders import holders, ray_resource
+from roost.engine.connection.discovery import LiveNode
+from roost.engine.connection.ray_connection import NAMESPACE
+from roost.engine.reservation.holders import holders, ray_resource
 from roost.errors import Finding, ReservationError
 from roost.planning.checks import ranges
 from roost.planning.preflight import runs, shortages

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from roost.engine.port_ranges import (
+from roost.engine.ports.port_ranges import (
     ALLOWED,
     RANGE_VARIABLE,
     allowed_ports,

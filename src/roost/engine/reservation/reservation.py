@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from roost.engine.connection import answer, job_namespace
-from roost.engine.discovery import LiveNode
-from roost.engine.granting import check_free, give_back, take, take_exactly
-from roost.engine.holders import device_numbers, free_by_ray, holders, ray_resource, standing
-from roost.engine.managers import NodeManager
-from roost.engine.measuring import Bundle, measure
-from roost.engine.turns import reserving
+from roost.engine.connection.discovery import LiveNode
+from roost.engine.connection.ray_connection import answer, job_namespace
+from roost.engine.job.managers import NodeManager
+from roost.engine.reservation.bundle_requests import check_free, give_back, take, take_exactly
+from roost.engine.reservation.holders import device_numbers, free_by_ray, holders, ray_resource, standing
+from roost.engine.reservation.measuring import Bundle, measure
+from roost.engine.reservation.reservation_lock import reserving
 from roost.errors import Finding, ReservationError, render
 from roost.planning.preflight import first_free, match
 

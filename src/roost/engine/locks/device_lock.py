@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from roost.engine import worker
-from roost.engine.devices import NodeDevices, check_devices
-from roost.engine.leases import agent_of, ask, inline_cluster, own_node
-from roost.engine.lock_errors import devices_in_words, not_had, outdated, unwatched
-from roost.engine.locks import Decision, Device, Granted, Holding
-from roost.engine.owners import Owner, Process, in_words, this_process
+from roost.engine.here import agent_of, ask, inline_cluster, own_node
+from roost.engine.locks.lock_errors import devices_in_words, not_had, outdated, unwatched
+from roost.engine.locks.lock_table import Decision, Device, Granted, Holding
+from roost.engine.locks.node_devices import NodeDevices, check_devices
+from roost.engine.processes.owner import Owner, Process, in_words, this_process
+from roost.engine.workers import worker
 from roost.errors import ClusterError, ConfigurationError, Finding, shown
 
 GRACE = 30.0  # seconds that an agent may be late with its answer
@@ -194,7 +194,7 @@ def _layout(job: str) -> Mapping[str, Any]:
 
 
 def _asked_layout(job: str) -> Mapping[str, Any]:
-    from roost.engine.managers import NodeManager
+    from roost.engine.job.managers import NodeManager
 
     layout: Mapping[str, Any] = NodeManager.get_proxy(job).get_layout()
     return layout

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from roost.engine import worker
+from roost.engine.workers import worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

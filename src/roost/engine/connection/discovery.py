@@ -12,9 +12,9 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from roost.engine.agent import NodeAgent
-from roost.engine.connection import named
-from roost.engine.embedded import INDEX_LABEL, TYPE_LABEL
+from roost.engine.connection.embedded import INDEX_LABEL, TYPE_LABEL
+from roost.engine.connection.ray_connection import named
+from roost.engine.job.node_agent import NodeAgent
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.accelerators import AcceleratorKind, known_accelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from roost.engine.locks import Decision, Device, Holding, LockTable
-from roost.engine.owners import Owner, Process, in_words, this_process
+from roost.engine.locks.lock_table import Decision, Device, Holding, LockTable
+from roost.engine.processes.owner import Owner, Process, in_words, this_process
 
 
 class InlineLocks:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import ray
 
-from roost.engine.connection import NAMESPACE
-from roost.engine.discovery import on_node
+from roost.engine.connection.discovery import on_node
+from roost.engine.connection.ray_connection import NAMESPACE
 from roost.errors import Finding, ReservationError
 
 

@@ -87,7 +87,7 @@ class EmbeddedCluster:
         (Path(self._directory) / "ray").mkdir()
         with self._log.open("w") as errors:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "roost.engine.embedded", self._directory],
+                [sys.executable, "-m", "roost.engine.connection.embedded", self._directory],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

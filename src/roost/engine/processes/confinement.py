@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from roost.engine import keeper
+from roost.engine.processes import keeper
 from roost.errors import Finding, LaunchError
 
 log = logging.getLogger("roost")

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from roost.config.ranks import ranges
-from roost.engine.agent import agent_name
-from roost.engine.owners import Owner, in_words, this_process
-from roost.engine.result import seconds
+from roost.engine.job.node_agent import agent_name
+from roost.engine.processes.owner import Owner, in_words, this_process
+from roost.engine.workers.result import seconds
 from roost.errors import ClusterError, Finding
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _release(job: str, node_id: str, owner: Owner) -> None:
 def agent_of(job: str, node_id: str) -> Any:
     import ray
 
-    from roost.engine.connection import job_namespace
+    from roost.engine.connection.ray_connection import job_namespace
 
     try:
         return ray.get_actor(agent_name(node_id), namespace=job_namespace(job))
@@ -107,8 +107,8 @@ def own_node() -> tuple[str, str]:
     """This process's job, and the id of the node it runs on, which must be one of the job's."""
     import ray
 
-    from roost.engine.connection import job_namespace
-    from roost.engine.managers import NodeManager, _check_connected, current_job
+    from roost.engine.connection.ray_connection import job_namespace
+    from roost.engine.job.managers import NodeManager, _check_connected, current_job
 
     _check_connected()
     node_id = ray.get_runtime_context().get_node_id()
@@ -141,7 +141,9 @@ def _is_there(name: str, namespace: str) -> bool:
 
 def ask(ref: Any, what: str, within: float) -> Any:
     """What an agent answers."""
-    from roost.engine.connection import answer  # only here, so that inline programs do without Ray
+    from roost.engine.connection.ray_connection import (
+        answer,  # only here, so that inline programs do without Ray
+    )
 
     return answer(ref, what, within)
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from roost.engine.locks import Decision, Device, Holding, LockTable
-from roost.engine.owners import Owner, Process
-from roost.engine.ports import PortShelf
+from roost.engine.locks.lock_table import Decision, Device, Holding, LockTable
+from roost.engine.ports.port_shelf import PortShelf
+from roost.engine.processes.owner import Owner, Process
 
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 LOOK_EVERY = 0.3  # seconds
