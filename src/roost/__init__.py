@@ -12,16 +12,17 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "roost.engine.cluster": ("Cluster",),
-    "roost.engine.locks.device_lock": ("DeviceLock", "check_fence", "device_lock"),
+    "roost.engine.here": ("check_fence", "device_lock", "lease_ports"),
+    "roost.engine.locks.device_lock": ("DeviceLock",),
     "roost.engine.connection.embedded": ("embedded",),
     "roost.engine.group": ("WorkerGroup",),
-    "roost.engine.here": ("PortLease", "lease_ports"),
+    "roost.engine.ports.port_lease": ("PortLease",),
     "roost.engine.placement_groups": ("create_placement_groups",),
     "roost.engine.pool": ("Pool",),
     "roost.engine.job.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
     "roost.engine.workers.result": ("GroupResult",),
     "roost.engine.workers.scatter": ("scatter",),
-    "roost.engine.workers.worker": ("Worker",),
+    "roost.engine.workers.worker": ("Worker", "current_worker"),
     "roost.errors": (
         "CallTimeout",
         "ClusterError",
@@ -72,20 +73,21 @@ if TYPE_CHECKING:  # `as` says to type checkers that a name is meant for others
     from roost.engine.cluster import Cluster as Cluster
     from roost.engine.connection.embedded import embedded as embedded
     from roost.engine.group import WorkerGroup as WorkerGroup
-    from roost.engine.here import PortLease as PortLease
+    from roost.engine.here import check_fence as check_fence
+    from roost.engine.here import device_lock as device_lock
     from roost.engine.here import lease_ports as lease_ports
     from roost.engine.job.managers import CollectiveManager as CollectiveManager
     from roost.engine.job.managers import NodeManager as NodeManager
     from roost.engine.job.managers import WorkerManager as WorkerManager
     from roost.engine.job.managers import running_jobs as running_jobs
     from roost.engine.locks.device_lock import DeviceLock as DeviceLock
-    from roost.engine.locks.device_lock import check_fence as check_fence
-    from roost.engine.locks.device_lock import device_lock as device_lock
     from roost.engine.placement_groups import create_placement_groups as create_placement_groups
     from roost.engine.pool import Pool as Pool
+    from roost.engine.ports.port_lease import PortLease as PortLease
     from roost.engine.workers.result import GroupResult as GroupResult
     from roost.engine.workers.scatter import scatter as scatter
     from roost.engine.workers.worker import Worker as Worker
+    from roost.engine.workers.worker import current_worker as current_worker
     from roost.errors import CallTimeout as CallTimeout
     from roost.errors import ClusterError as ClusterError
     from roost.errors import ConfigurationError as ConfigurationError

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import ray
-from casualties import NeverConstructed
 from crew import FailsToStart, Reporter
+from killing import NeverConstructed
 from remains import assert_ended, assert_gone, descendants, remains
 from running import Program, eventually, new_job
 

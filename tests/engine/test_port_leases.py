@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import ray
-from lessees import Lessee, listen_and_close
+from port_clients import Lessee, listen_and_close
 from remains import is_free
 from running import Program, eventually, module_path, new_job
 

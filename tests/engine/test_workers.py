@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ray
 from crew import DiesWhileStarting, FailsToStart, NeverStarts, Picky, Reporter
-from meddling import Meddler
+from outside_holders import Meddler
 from running import Program, alive, eventually, new_job
 
 import roost

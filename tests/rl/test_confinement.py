@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from kin import PROGRAMS, Engine, eventually, keepers_of, started, those_with
+from process_tree import PROGRAMS, Engine, eventually, keepers_of, started, those_with
 
 import roost
 from roost.engine.processes import confinement as children

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kin import PROGRAMS, eventually
+from process_tree import PROGRAMS, eventually
 
 from roost.errors import LaunchError
 from roost.rl.server_process import ServerFailed, ServerProcess

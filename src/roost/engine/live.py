@@ -14,10 +14,12 @@ import ray
 from roost.config.schema import NAME
 from roost.engine.allocation import check_allocation, start_allocated, variables_for
 from roost.engine.cluster import Cluster, Wanted, with_groups
-from roost.engine.connection.discovery import LiveNode, choose, examine, start_agents, wait_for_nodes
+from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
 from roost.engine.connection.ray_connection import answer, connect, job_namespace
 from roost.engine.group import LaunchOrder, WorkerGroup
-from roost.engine.here import PortLease, lease_from
+from roost.engine.job.agent_leases import lease_from
+from roost.engine.job.agent_locks import AgentLocks
+from roost.engine.job.agents import agent_of, start_agents
 from roost.engine.job.managers import (
     MANAGERS,
     CollectiveManager,
@@ -28,8 +30,8 @@ from roost.engine.job.managers import (
     is_running,
 )
 from roost.engine.launching import accelerators_of
-from roost.engine.locks.device_lock import AgentLocks
 from roost.engine.members import RayMembers, start_members
+from roost.engine.ports.port_lease import PortLease
 from roost.engine.position import Position
 from roost.engine.processes.owner import Owner
 from roost.engine.reservation.reservation import Reservation
@@ -129,12 +131,7 @@ class LiveCluster(Cluster):
                 manager: ray.get_actor(manager.NAME, namespace=job_namespace(self.job))
                 for manager in MANAGERS
             }
-            self._live = [
-                LiveNode(
-                    facts, ray.get_actor(f"agent:{facts.node_id[:16]}", namespace=job_namespace(self.job))
-                )
-                for facts in layout["facts"]
-            ]
+            self._live = [LiveNode(facts, agent_of(self.job, facts.node_id)) for facts in layout["facts"]]
             self.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
             self.master_addr, self.master_port = layout["master_addr"], layout["master_port"]
             self.reservation = Reservation(self.job, self._live, manager.get_held(), attached=True)

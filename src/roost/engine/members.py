@@ -13,6 +13,7 @@ from roost.engine.connection.ray_connection import answer
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import WhereItIs
 from roost.engine.launching import Launch, accelerators_of
+from roost.engine.workers.remote_errors import first_line
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.scatter import share_of
 from roost.errors import Finding, WorkerError
@@ -121,7 +122,7 @@ class RayMembers:
                 Finding(
                     code="RE113",
                     what=f"{self.name}.{method}: an argument cannot be sent to the workers",
-                    why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                    why=first_line(error),
                     remedy="pass plain data, or make it in the worker",
                 )
             ) from error

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roost.engine.here import PortLease, inline_cluster, lease_ports
+from roost.engine.here import inline_cluster, lease_ports
+from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.confinement import confine
 from roost.engine.workers.worker import Worker
 from roost.rl.addresses import Address

@@ -1,4 +1,4 @@
-"""What is there: wait for the nodes, ask each once, put them in order."""
+"""Finds the nodes of a running cluster: waits for them, asks each once, and puts them in order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from roost.engine.connection.embedded import INDEX_LABEL, TYPE_LABEL
-from roost.engine.connection.ray_connection import named
-from roost.engine.job.node_agent import NodeAgent
+from roost.engine.workers.environment import SEARCH_PATHS
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.accelerators import AcceleratorKind, known_accelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators
@@ -26,7 +25,7 @@ HEAD_RESOURCE = "node:__internal_head__"
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node of the running cluster, and our agent on it."""
+    """A node of the running cluster, and the job's agent on it."""
 
     facts: NodeInfo
     agent: Any
@@ -41,7 +40,7 @@ def on_node(node_id: str) -> NodeAffinitySchedulingStrategy:
 
 
 def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[Mapping[str, Any]]:
-    """The nodes that are alive, once there are enough; says what it waits for, and gives up with a diagnosis."""
+    """The living nodes, once there are `num_nodes`. Prints its progress; raises after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     shown = -1
     while True:
@@ -67,25 +66,10 @@ def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[
     )
 
 
-def start_agents(nodes: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, Any]:
-    """An agent on every node, all starting at once. They end with this driver."""
-    actor = ray.remote(num_cpus=0, max_concurrency=100_000)(NodeAgent)  # who waits there takes no turn
-    return {
-        node["NodeID"]: named(
-            actor.options(
-                scheduling_strategy=on_node(node["NodeID"]),
-                name=f"agent:{node['NodeID'][:16]}",
-                namespace=namespace,
-            ).remote
-        )
-        for node in nodes
-    }
-
-
 def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeout: float) -> list[LiveNode]:
-    """Every node with what its agent says, in order."""
+    """Every node with the facts its agent reports, in the job's order."""
     variables = sorted({kind.visible_variable for kind in known_accelerators()})
-    asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote(variables) for node in nodes}
+    asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote(variables, SEARCH_PATHS) for node in nodes}
     ready, silent = ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
     if silent:
         late = [node["NodeManagerHostname"] for node in nodes if asked[node["NodeID"]] in set(silent)]
@@ -141,19 +125,19 @@ def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeInfo:
 
 
 def _kind(resources: Mapping[str, float], said: str | None) -> AcceleratorKind | None:
-    """Which accelerators Ray's numbers are: what the node says, if Ray reports such; else by the resource."""
+    """The kind of the node's accelerators: the one the node names, if Ray reports it, else the first reported."""
     reported = [kind for kind in known_accelerators() if resources.get(kind.ray_resource, 0) >= 1]
     return next((kind for kind in reported if kind.name == said), reported[0] if reported else None)
 
 
 def _device_names(count: int, visible: str, prefix: str) -> tuple[str, ...]:
-    """What the accelerators are called: the node may have been started with only some of them visible."""
+    """The names of the accelerators. A node that was started with only some visible uses those names."""
     names = tuple(part.strip() for part in visible.removeprefix(prefix).split(",") if part.strip())
     return names if len(names) == count else tuple(map(str, range(count)))
 
 
 def choose(live: Sequence[LiveNode], num_nodes: int | None) -> list[LiveNode]:
-    """The first `num_nodes` in order; the rest is not the job's."""
+    """The first `num_nodes` nodes. The job does not use the others."""
     if num_nodes is not None and len(live) > num_nodes:
         finding = Finding(code="RW203", what=f"the job uses {num_nodes} of the cluster's {len(live)} nodes")
         log.warning("%s", render([finding]))

@@ -1,4 +1,4 @@
-"""Connecting to Ray, once, and only to the Ray that was meant."""
+"""The one connection of this process to Ray."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import ray
 
 from roost.engine.connection.embedded import EmbeddedCluster, own_cluster_address
 from roost.engine.connection.signals import own_sigterm
-from roost.errors import ClusterError, Finding, RoostError, render
+from roost.engine.workers.remote_errors import first_line
+from roost.errors import ClusterError, Finding, JobEnded, NoAnswer, RoostError, render
 from roost.inventory.inventory import Inventory
 
 MINIMUM_RAY = (2, 49)
@@ -24,10 +25,10 @@ log = logging.getLogger("roost")
 
 
 class Connection:
-    """One use of this process's connection to Ray. The last one to close undoes what roost did."""
+    """One user of this process's connection to Ray. When the last user closes, roost disconnects if it connected."""
 
     _users: ClassVar[set[Connection]] = set()
-    _ours: ClassVar[bool] = False  # we called ray.init, so we may call ray.shutdown
+    _ours: ClassVar[bool] = False  # roost called ray.init, so it may call ray.shutdown
     _embedded: ClassVar[EmbeddedCluster | None] = None
 
     def __init__(self, address: str, ours: bool = False, embedded: EmbeddedCluster | None = None) -> None:
@@ -44,7 +45,7 @@ class Connection:
 
     @classmethod
     def forget(cls) -> None:
-        """The program itself ended the connection: who used it has nothing to close any more."""
+        """The program ended the connection itself, so its users have nothing left to close."""
         cls._users.clear()
         cls._undo()
 
@@ -65,7 +66,7 @@ def job_namespace(job: str) -> str:
 def connect(
     address: str | None, namespace: str, num_nodes: int | None, *, may_start: bool = True
 ) -> Connection:
-    """The connection there is already, or: the address given, RAY_ADDRESS, this user's Ray, an embedded one."""
+    """The existing connection, or a new one: to `address`, RAY_ADDRESS, this user's Ray, or an embedded Ray."""
     check_version(ray.__version__)
     if ray.is_initialized():
         return Connection(_fitting_connection(address))
@@ -94,7 +95,7 @@ def connect(
         shape = os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1)
         started = EmbeddedCluster(shape)
         print(
-            f"roost: no address, no RAY_ADDRESS, no Ray of yours here: starting one of {started.inventory}",
+            f"roost: No running Ray found; starting an embedded one ({started.inventory}).",
             file=sys.stderr,
             flush=True,
         )
@@ -114,7 +115,7 @@ def connect(
             Finding(
                 code="RE101",
                 what=f"cannot connect to Ray at {target}",
-                why=str(error).splitlines()[0][:300] if str(error) else type(error).__name__,
+                why=first_line(error),
                 remedy="is the head running (`ray start --head`), and the address right and reachable from here?",
             )
         ) from error
@@ -124,17 +125,16 @@ def connect(
 
 
 def _knock(address: str, within: float = 10.0) -> None:
-    """Fails at once where nobody listens: Ray would try for minutes."""
+    """Raise at once if nothing listens at the address: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=within).close()
 
 
 def _this_machine(num_nodes: int) -> Inventory:
-    """As many nodes as asked for, each with what Ray finds here."""
-    from ray._private.accelerators import (
-        NvidiaGPUAcceleratorManager,
-    )  # Ray's own detection, no better public one
+    """`num_nodes` nodes. A single one has the accelerators that Ray finds on this machine."""
+    # Private, but Ray has no public way to detect accelerators.
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
     found = NvidiaGPUAcceleratorManager.get_current_node_num_accelerators()
     return Inventory.uniform(num_nodes, found if num_nodes == 1 else 0)
@@ -177,12 +177,12 @@ def _fitting_connection(address: str | None) -> str:
 
 
 def _anonymous(namespace: str) -> bool:
-    """Ray gives a connection without a namespace a random one, of the shape of a UUID."""
+    """Whether Ray made the namespace up: a connection without one gets a random UUID."""
     return len(namespace) == 36 and namespace.count("-") == 4
 
 
 def warn_if_open(address: str) -> None:
-    """A Ray others can reach runs anyone's code unless it asks for a token."""
+    """Warn about a Ray on the network without tokens: it runs the code of anyone who reaches it."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         local = ipaddress.ip_address(host).is_loopback
@@ -200,7 +200,7 @@ def warn_if_open(address: str) -> None:
 
 
 def named(create: Callable[[], Any], within: float = 5.0) -> Any:
-    """Create a named actor. One of the same name that was just ended may take a moment to be forgotten."""
+    """Create a named actor. Tries again for a while: Ray forgets the name of an ended actor with a delay."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -212,11 +212,11 @@ def named(create: Callable[[], Any], within: float = 5.0) -> Any:
 
 
 def answer(refs: Any, what: str, within: float = 60.0) -> Any:
-    """What roost's own actors answer, with a deadline and words for when they do not."""
+    """The answers of roost's own actors. Raises `NoAnswer` after the deadline, `JobEnded` if the actor is gone."""
     try:
         return ray.get(refs, timeout=within)
     except ray.exceptions.GetTimeoutError:
-        raise ClusterError(
+        raise NoAnswer(
             Finding(
                 code="RE112",
                 what=f"{what} took more than {within:g} s",
@@ -225,14 +225,13 @@ def answer(refs: Any, what: str, within: float = 60.0) -> Any:
             )
         ) from None
     except ray.exceptions.RayTaskError as error:
-        # Our own errors are raised as if they had been found here.
+        # Errors of roost are raised as if they had been raised here.
         raise (error.cause if isinstance(error.cause, RoostError) else error) from None
     except ray.exceptions.RayActorError as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ClusterError(
+        raise JobEnded(
             Finding(
                 code="RE106",
                 what=f"{what} failed: the process of roost that does it is gone",
-                why=reason[:300],
+                why=first_line(error),
             )
         ) from error

@@ -1,4 +1,4 @@
-"""What the program does at a signal stays its own, although Ray is loaded."""
+"""Restores the signal handlers that Ray replaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import ray
 
 @contextmanager
 def own_sigterm() -> Iterator[None]:
-    """Ray would end the program with code 15 at SIGTERM, in place of what the program itself has set."""
+    """Keep the program's SIGTERM handler. Ray replaces it with one that exits with code 15."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -27,8 +27,10 @@ def own_sigterm() -> Iterator[None]:
 
 
 def _end_as_interrupted() -> None:
-    """After Ctrl-C, Python ends by SIGINT, which shells and schedulers look for. Running code from a string
-    makes it forget, and Ray's hook at exit imports modules that do. So that is done first, and then told again.
+    """Let the program end by SIGINT after Ctrl-C, as shells and schedulers expect.
+
+    Python forgets the Ctrl-C when code from a string runs, and Ray's exit hook imports modules that run such
+    code. So disconnect from Ray first, then raise KeyboardInterrupt again.
     """
     if getattr(sys, "last_type", None) is KeyboardInterrupt:
         ray.shutdown()
@@ -36,4 +38,4 @@ def _end_as_interrupted() -> None:
             exec("raise KeyboardInterrupt")
 
 
-atexit.register(_end_as_interrupted)  # Ray was imported before, so its own hook runs after
+atexit.register(_end_as_interrupted)  # runs before Ray's own hook, because Ray was imported earlier

@@ -1,4 +1,4 @@
-"""The three named actors of a job: its workers, its collective groups, its nodes."""
+"""The three named actors of a job. They know its workers, its collective groups and its nodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import ray
 
 from roost.engine.connection.discovery import on_node
 from roost.engine.connection.ray_connection import NAMESPACE, job_namespace, named
-from roost.errors import ClusterError, Finding
+from roost.errors import ClusterError, Finding, JobEnded, NoAnswer
 
 ANSWER_WITHIN = 30.0
 
 
 class Proxy:
-    """A manager's methods as plain calls that wait for the answer, with a deadline."""
+    """A manager whose methods are plain calls: they wait for the answer, at most `ANSWER_WITHIN` seconds."""
 
     def __init__(self, handle: Any, name: str) -> None:
         self._handle, self._name = handle, name
@@ -29,11 +29,11 @@ class Proxy:
             try:
                 return ray.get(getattr(self._handle, method).remote(*args, **kwargs), timeout=ANSWER_WITHIN)
             except ray.exceptions.GetTimeoutError:
-                raise ClusterError(
+                raise NoAnswer(
                     Finding(code="RE112", what=f"{self._name}.{method} did not answer in {ANSWER_WITHIN:g} s")
                 ) from None
             except ray.exceptions.RayActorError as error:
-                raise ClusterError(
+                raise JobEnded(
                     Finding(code="RE106", what=f"{self._name} is gone", why="the job has ended")
                 ) from error
 
@@ -56,7 +56,7 @@ class Manager:
     @classmethod
     def get_proxy(cls, job: str | None = None) -> Any:
         """The manager of this process's job, or of the only job there is."""
-        _check_connected()
+        check_connected()
         name = job or current_job()
         try:
             handle = ray.get_actor(cls.NAME, namespace=job_namespace(name))
@@ -68,7 +68,7 @@ class Manager:
 
 
 class NodeManager(Manager):
-    """Node layout, master address and port, and what the job holds."""
+    """The job's nodes, its master address and port, and the accelerators it holds."""
 
     NAME = "NodeManager"
 
@@ -98,19 +98,19 @@ class NodeManager(Manager):
         return int(self._layout["master_port"])
 
     def get_num_gpus_per_node(self) -> int:
-        """Of the first node, as programs for equal nodes expect."""
+        """The accelerators of the first node: programs that call this expect equal nodes."""
         nodes = self._layout["nodes"]
         return int(nodes[0].accelerators.count) if nodes else 0
 
     def add_holdings(self, held: Mapping[tuple[int, int], Any]) -> None:
-        """The accelerators the job has come to hold: (node, planned number) to what was granted."""
+        """Add accelerators the job holds: (node, planned number) to the granted accelerator."""
         self._held.update(held)
 
     def get_held(self) -> dict[tuple[int, int], Any]:
         return self._held
 
     def get_holdings(self) -> dict[str, list[Any]]:
-        """The same by node id; other jobs ask this, and the rank of a node is ours alone."""
+        """The held accelerators by node id, for other jobs, which number the nodes differently."""
         by_node: dict[str, list[Any]] = {}
         for (rank, _), holding in self._held.items():
             by_node.setdefault(self._layout["facts"][rank].node_id, []).append(holding)
@@ -172,8 +172,8 @@ class CollectiveManager(Manager):
 MANAGERS: tuple[type[Manager], ...] = (NodeManager, WorkerManager, CollectiveManager)
 
 
-def _check_connected() -> None:
-    """Ray would start a new cluster of its own when asked without one."""
+def check_connected() -> None:
+    """Raise unless connected: Ray would start a cluster of its own when called without one."""
     if not ray.is_initialized():
         raise ClusterError(
             Finding(
@@ -186,7 +186,7 @@ def _check_connected() -> None:
 
 def running_jobs() -> list[str]:
     """The jobs on the connected cluster."""
-    _check_connected()
+    check_connected()
     prefix = f"{NAMESPACE}."
     named = ray.util.list_named_actors(all_namespaces=True)
     return sorted(
@@ -197,7 +197,7 @@ def running_jobs() -> list[str]:
 
 
 def is_running(job: str) -> bool:
-    """Whether a job of this name runs, as opposed to having just ended."""
+    """Whether a job of this name runs. Ray knows the name of a job that has ended for a moment longer."""
     try:
         handle = ray.get_actor(NodeManager.NAME, namespace=job_namespace(job))
         ray.get(handle.get_layout.remote(), timeout=5)
@@ -209,7 +209,7 @@ def is_running(job: str) -> bool:
 
 
 def current_job() -> str:
-    """This process's job: what a worker was told, else the only one running."""
+    """This process's job: the job of its worker, else the only one running."""
     told = os.environ.get("ROOST_JOB")
     jobs = running_jobs()
     if told and (told in jobs or not jobs):

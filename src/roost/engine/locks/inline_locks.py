@@ -1,12 +1,14 @@
-"""Locks of the inline mode. Nothing else runs while one waits, so nobody does."""
+"""Locks of the inline mode."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-from roost.engine.locks.lock_table import Decision, Device, Holding, LockTable
-from roost.engine.processes.owner import Owner, Process, in_words, this_process
+from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
+from roost.engine.processes.owner import Owner
+from roost.engine.processes.process_facts import Process, this_process
+from roost.engine.workers.worker import describe_this_process
 
 
 class InlineLocks:
@@ -14,9 +16,10 @@ class InlineLocks:
         self.node, self._table = node, table
 
     def acquire(self, devices: Sequence[Device], timeout: float, hold_for: float | None) -> Decision:
-        """At once or not at all. Ranks are told apart as if they were processes."""
-        me = this_process()
-        owner = Owner(process=Process(pid=me.pid, started=me.started, elsewhere=in_words()), who=in_words())
+        """Granted or refused at once: inline mode has one thread, so a wait could never end."""
+        me, who = this_process(), describe_this_process()
+        # All ranks run in one process; `elsewhere` tells them apart.
+        owner = Owner(process=Process(pid=me.pid, started=me.started, elsewhere=who), who=who)
         now = time.monotonic()
         (decision,) = self._table.request(owner, devices, now, now, hold_for)
         return decision
@@ -24,6 +27,6 @@ class InlineLocks:
     def release(self, owner: Owner, fence: int) -> None:
         self._table.release(owner, fence, time.monotonic())
 
-    def holding(self, device: Device) -> tuple[Holding, float] | None:
-        found = self._table.holding(device)
+    def hold_on(self, device: Device) -> tuple[DeviceHold, float] | None:
+        found = self._table.hold_on(device)
         return None if found is None else (found, time.monotonic() - found.since)

@@ -1,15 +1,15 @@
-"""What is said when a lock is not had, or no longer."""
+"""The errors of locks: not granted, no longer held, or not allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from roost.config.ranks import ranges
-from roost.engine.locks.lock_table import Device, Holding, Refused, TimedOut
+from roost.engine.locks.lock_table import Device, DeviceHold, Refused, TimedOut
 from roost.errors import ClusterError, Finding, counted
 
 
-def not_had(
+def not_granted(
     decision: TimedOut | Refused, devices: Sequence[Device], node: str, timeout: float
 ) -> ClusterError:
     if isinstance(decision, Refused):
@@ -37,7 +37,7 @@ def not_had(
     )
 
 
-def outdated(device: Device, fence: int, found: tuple[Holding, float] | None, node: str) -> ClusterError:
+def outdated(device: Device, fence: int, found: tuple[DeviceHold, float] | None, node: str) -> ClusterError:
     why = "nobody holds it now"
     if found is not None:
         why = f"{found[0].owner.who} has held it with number {found[0].fence} for {found[1]:.1f} s"

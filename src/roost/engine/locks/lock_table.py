@@ -1,8 +1,8 @@
-"""Who has which device, as a state machine: events and the time go in, decisions come out.
+"""The locks on a node's devices, as a state machine: events and the time go in, decisions come out.
 
-All devices of a request are granted together or not at all, and nobody overtakes an earlier request for one of
-its devices. So requests of processes that hold nothing cannot block each other for good; one of a process that
-already holds something is refused where it would.
+All devices of a request are granted together or not at all, and a request never overtakes an earlier one for the
+same device. So requests of processes that hold no lock cannot block each other forever. A request of a process
+that already holds a lock is refused if it could.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roost.engine.processes.owner import Owner, Process
+from roost.engine.processes.owner import Owner
+from roost.engine.processes.process_facts import Process
 
 Device = int | str  # an accelerator by its number, other hardware by a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """Devices that somebody has, and since when."""
+class DeviceHold:
+    """Devices that an owner has locked."""
 
     owner: Owner
     devices: tuple[Device, ...]
     fence: int
     since: float
-    until: float | None  # from then on the next one who asks may have them
+    until: float | None  # from then on the next request may take them
 
     def expired(self, now: float) -> bool:
         return self.until is not None and now >= self.until
@@ -31,7 +32,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Devices that somebody wants."""
+    """A request that is not decided yet."""
 
     owner: Owner
     devices: tuple[Device, ...]
@@ -40,7 +41,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class LockGranted:
     owner: Owner
     devices: tuple[Device, ...]
     fence: int
@@ -48,31 +49,31 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """Not had in time: who has the devices, and how many have waited for them longer."""
+    """The deadline passed. `holders` have the devices; `ahead` earlier requests wait for them too."""
 
     owner: Owner
-    holders: tuple[Holding, ...]
+    holders: tuple[DeviceHold, ...]
     ahead: int
     now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Would wait for itself: it holds these devices, or they are held by who waits for it."""
+    """The process would wait for itself: it holds the devices, or their holder waits for this process."""
 
     owner: Owner
-    holder: Holding
+    holder: DeviceHold
     mine: bool
 
 
-Decision = Granted | TimedOut | Refused
+Decision = LockGranted | TimedOut | Refused
 
 
 class LockTable:
     """The locks of one node and job. Fencing numbers only grow."""
 
     def __init__(self) -> None:
-        self._holdings: dict[Device, Holding] = {}
+        self._holds: dict[Device, DeviceHold] = {}
         self._queue: list[Waiting] = []
         self._fence = 0
 
@@ -86,7 +87,7 @@ class LockTable:
         deadline: float,
         hold_for: float | None = None,
     ) -> list[Decision]:
-        """Ask for all of these devices. They come at once, by a later event, or not before the deadline."""
+        """Ask for all of these devices. The decision comes now, or from a later event."""
         wanted = tuple(sorted(set(devices), key=lambda device: (isinstance(device, str), device)))
         waiting = Waiting(owner=owner, devices=wanted, deadline=deadline, hold_for=hold_for)
         refused = self._refusal(waiting)
@@ -96,30 +97,30 @@ class LockTable:
         return self.tick(now)
 
     def release(self, owner: Owner, fence: int, now: float) -> list[Decision]:
-        """The owner is done. A number that is not the lock's releases nothing."""
-        self._drop(one for one in self.holdings if one.owner == owner and one.fence == fence)
+        """The owner releases its lock. A fencing number of another lock releases nothing."""
+        self._drop(hold for hold in self.holds if hold.owner == owner and hold.fence == fence)
         return self.tick(now)
 
     def withdraw(self, owner: Owner, now: float) -> list[Decision]:
-        """The owner no longer wants what it asked for, granted or not."""
+        """The owner gives up its request, whether it was granted or not."""
         self._queue = [waiting for waiting in self._queue if waiting.owner != owner]
-        self._drop(one for one in self.holdings if one.owner == owner)
+        self._drop(hold for hold in self.holds if hold.owner == owner)
         return self.tick(now)
 
     def owner_died(self, process: Process, now: float) -> list[Decision]:
-        """What the process had is free, and what it waited for is not kept for it."""
+        """Free the locks of the process, and drop its requests."""
         self._queue = [waiting for waiting in self._queue if waiting.owner.process != process]
-        self._drop(one for one in self.holdings if one.owner.process == process)
+        self._drop(hold for hold in self.holds if hold.owner.process == process)
         return self.tick(now)
 
     def tick(self, now: float) -> list[Decision]:
-        """Grant what can be granted, first come first served, and give up on what is too late."""
+        """Grant requests, first come first served, and time out those past their deadline."""
         decisions: list[Decision] = []
         queue, self._queue = self._queue, []
         for waiting in queue:
             holders = self._holders(waiting.devices)
             ahead = self._ahead(waiting)
-            if not ahead and all(one.expired(now) for one in holders):
+            if not ahead and all(hold.expired(now) for hold in holders):
                 decisions.append(self._grant(waiting, now))
             elif now >= waiting.deadline:
                 decisions.append(
@@ -129,14 +130,14 @@ class LockTable:
                 self._queue.append(waiting)
         return decisions
 
-    # -- questions -------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
 
-    def holding(self, device: Device) -> Holding | None:
-        return self._holdings.get(device)
+    def hold_on(self, device: Device) -> DeviceHold | None:
+        return self._holds.get(device)
 
     @property
-    def holdings(self) -> list[Holding]:
-        return list({holding.fence: holding for holding in self._holdings.values()}.values())
+    def holds(self) -> list[DeviceHold]:
+        return list({hold.fence: hold for hold in self._holds.values()}.values())
 
     @property
     def waiting(self) -> Sequence[Waiting]:
@@ -144,57 +145,59 @@ class LockTable:
 
     @property
     def owners(self) -> list[Owner]:
-        return [one.owner for one in self.holdings] + [one.owner for one in self._queue]
+        return [hold.owner for hold in self.holds] + [waiting.owner for waiting in self._queue]
 
-    # -- how it is done --------------------------------------------------------------------------------
+    # -- rules -----------------------------------------------------------------------------------------
 
-    def _holders(self, devices: Iterable[Device]) -> list[Holding]:
-        found = (self._holdings[device] for device in devices if device in self._holdings)
-        return list({holding.fence: holding for holding in found}.values())
+    def _holders(self, devices: Iterable[Device]) -> list[DeviceHold]:
+        found = (self._holds[device] for device in devices if device in self._holds)
+        return list({hold.fence: hold for hold in found}.values())
 
     def _ahead(self, waiting: Waiting) -> list[Waiting]:
-        """The earlier requests for any of the devices. One that waits for this very process is not: it
-        would wait for ever if the process, which has what it wants, had to wait for it."""
+        """The earlier requests for any of the devices.
+
+        Requests that wait for this very process do not count: the two would wait for each other forever.
+        """
         earlier = [other for other in self._queue if not set(other.devices).isdisjoint(waiting.devices)]
         process = waiting.owner.process
-        if not earlier or all(holding.owner.process != process for holding in self.holdings):
+        if not earlier or all(hold.owner.process != process for hold in self.holds):
             return earlier
         return [other for other in earlier if process not in self._awaited_by(other.owner.process)]
 
-    def _grant(self, waiting: Waiting, now: float) -> Granted:
-        self._drop(self._holders(waiting.devices))  # they have had their time
+    def _grant(self, waiting: Waiting, now: float) -> LockGranted:
+        self._drop(self._holders(waiting.devices))  # they have expired
         self._fence += 1
-        holding = Holding(
+        hold = DeviceHold(
             owner=waiting.owner,
             devices=waiting.devices,
             fence=self._fence,
             since=now,
             until=None if waiting.hold_for is None else now + waiting.hold_for,
         )
-        self._holdings.update(dict.fromkeys(waiting.devices, holding))
-        return Granted(owner=waiting.owner, devices=waiting.devices, fence=self._fence)
+        self._holds.update(dict.fromkeys(waiting.devices, hold))
+        return LockGranted(owner=waiting.owner, devices=waiting.devices, fence=self._fence)
 
-    def _drop(self, holdings: Iterable[Holding]) -> None:
-        for holding in list(holdings):
-            for device in holding.devices:
-                del self._holdings[device]
+    def _drop(self, holds: Iterable[DeviceHold]) -> None:
+        for hold in list(holds):
+            for device in hold.devices:
+                del self._holds[device]
 
     def _refusal(self, asking: Waiting) -> Refused | None:
         """A request that would wait for its own process, directly or through others."""
         process = asking.owner.process
-        if all(holding.owner.process != process for holding in self.holdings):
-            return None  # who holds nothing is waited for by nobody
-        for holding in self._holders(asking.devices):
-            mine = holding.owner.process == process
-            waits_for_me = holding.until is None and process in self._awaited_by(holding.owner.process)
+        if all(hold.owner.process != process for hold in self.holds):
+            return None  # no request waits for a process that holds no lock
+        for hold in self._holders(asking.devices):
+            mine = hold.owner.process == process
+            waits_for_me = hold.until is None and process in self._awaited_by(hold.owner.process)
             if mine or waits_for_me:
-                return Refused(owner=asking.owner, holder=holding, mine=mine)
+                return Refused(owner=asking.owner, holder=hold, mine=mine)
         return None
 
     def _awaited_by(self, process: Process | None) -> set[Process | None]:
-        """Those who must release something before the process gets what it waits for, if it waits.
+        """The processes that must release a lock before this process gets the devices it waits for.
 
-        A lock that ends by itself keeps nobody waiting for ever, so its holder is not among them.
+        Holders of locks that expire are not among them, because waiting for those ends.
         """
         found: set[Process | None] = set()
         look_at = [process]
@@ -204,8 +207,8 @@ class LockTable:
                 if waiting.owner.process != one:
                     continue
                 wanted = set(waiting.devices)
-                next_ones = {h.owner.process for h in self._holders(wanted) if h.until is None}
-                next_ones |= {w.owner.process for w in self._queue[:place] if wanted & set(w.devices)}
-                look_at += next_ones - found
-                found |= next_ones
+                blocking = {h.owner.process for h in self._holders(wanted) if h.until is None}
+                blocking |= {w.owner.process for w in self._queue[:place] if wanted & set(w.devices)}
+                look_at += blocking - found
+                found |= blocking
         return found

@@ -1,4 +1,4 @@
-"""One identity for a device: whatever it is called, locks know it by one number or name."""
+"""The devices of a node. However a program names a device, locks know it by one number or name."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.locks.lock_table import Device
-from roost.engine.workers import worker
+from roost.engine.workers.worker import current_worker
 from roost.errors import ClusterError, ConfigurationError, Finding, shown
 from roost.inventory.groups import NodeGroup
 from roost.inventory.nodes import Node
 
-_DIGITS = 9  # more of them number nothing
+_DIGITS = 9  # no accelerator has a number with more digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevices:
-    """What there is on one node. Accelerators are known by their numbers, other hardware by `label:number`."""
+    """The devices of one node. Locks know accelerators by their numbers, other hardware by `label:number`."""
 
-    node: str  # in words
+    node: str  # for messages
     accelerators: int
-    names: Mapping[str, int]  # what accelerators are called there
+    names: Mapping[str, int]  # the accelerators' names there, with their numbers
     others: tuple[str, ...]
 
     @classmethod
     def of(
         cls, job: str, node: Node, groups: Mapping[str, NodeGroup], names: Iterable[str] = ()
     ) -> NodeDevices:
-        """`names` are those of the node's accelerators in the order of their numbers, where they are known."""
+        """`names` are the names of the node's accelerators in the order of their numbers, if known."""
         units = {
             label: sum(unit.node_rank == node.rank for unit in group.hardware)
             for label, group in groups.items()
@@ -42,7 +42,10 @@ class NodeDevices:
         )
 
     def identify(self, device: Device) -> Device:
-        """The same for every way to write a device. Names come first: they may be numbers of other devices."""
+        """The number or name by which locks know the device.
+
+        Names are tried before numbers, because the name of one accelerator may be the number of another.
+        """
         _check_type(device)
         if isinstance(device, str):
             if device in self.names:
@@ -99,8 +102,8 @@ def _is_device(device: Any) -> bool:
 
 
 def _own_names(job: str, node_rank: int) -> dict[str, int]:
-    """This worker's accelerators as it was told them: other ones than planned may have been granted."""
-    context = worker._starting
+    """The names this worker was given for its accelerators: Ray may have granted others than planned."""
+    context = current_worker()
     if context is None or (context.job, context.placement.cluster_node_rank) != (job, node_rank):
         return {}
     return dict(zip(context.devices, map(int, context.placement.visible), strict=False))

@@ -1,4 +1,4 @@
-"""Which ports may be leased, and in which order they are tried."""
+"""The ports that may be leased, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANGE_VARIABLE = "ROOST_PORT_RANGE"
 
 
 def allowed_ports(environ: Mapping[str, str]) -> range:
-    """What the node's environment allows: ROOST_PORT_RANGE=21000-21099, for firewalls; else everything."""
+    """The ports of ROOST_PORT_RANGE=21000-21099, which a firewall may require; else all that roost uses."""
     said = environ.get(RANGE_VARIABLE, "").strip()
     if not said:
         return ALLOWED
@@ -35,7 +35,7 @@ def allowed_ports(environ: Mapping[str, str]) -> range:
 
 
 def ephemeral_ports() -> range:
-    """Where the kernel takes ports for connections going out, and for whoever asks for any port."""
+    """The ports that the kernel gives to outgoing connections and to programs that ask for any port."""
     try:
         low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     except (OSError, ValueError):
@@ -43,56 +43,59 @@ def ephemeral_ports() -> range:
     return range(low, high + 1)
 
 
-def without(allowed: range, kernels: range) -> tuple[list[range], list[range]]:
-    """The allowed ports outside the kernel's ephemeral range, and those inside."""
-    low, high = max(allowed.start, kernels.start), min(allowed.stop, kernels.stop)
+def split_by(ephemeral: range, allowed: range) -> tuple[list[range], list[range]]:
+    """The allowed ports outside the kernel's ephemeral range, and the allowed ports inside it."""
+    low, high = max(allowed.start, ephemeral.start), min(allowed.stop, ephemeral.stop)
     if low >= high:
         return [allowed], []
     outside = [range(allowed.start, low), range(high, allowed.stop)]
-    return [piece for piece in outside if piece], [range(low, high)]
+    return [ports for ports in outside if ports], [range(low, high)]
 
 
-def shuffled(pieces: Sequence[range], last: Iterable[int] = ()) -> Iterator[int]:
-    """Each port once, in an order that differs every time, without making a list of them all.
+def shuffled(ranges: Sequence[range], last: Iterable[int] = ()) -> Iterator[int]:
+    """Each port once, in a random order, without a list of all ports.
 
-    The ports named in `last` come after the others, in that order.
+    The ports in `last` come after the others, in that order.
     """
-    waiting = {port: place for place, port in enumerate(last)}
-    total = sum(map(len, pieces))
+    position_in_last = {port: position for position, port in enumerate(last)}
+    total = sum(map(len, ranges))
     if not total:
         return
     at, step = random.randrange(total), random.randrange(1, total + 1)
-    while math.gcd(step, total) != 1:  # then the walk comes to every port before it comes back
+    while math.gcd(step, total) != 1:  # with no common divisor, the steps meet every port once
         step = random.randrange(1, total + 1)
     late = []
     for _ in range(total):
         at = (at + step) % total
-        port = _nth(pieces, at)
-        if port in waiting:
+        port = _nth(ranges, at)
+        if port in position_in_last:
             late.append(port)
         else:
             yield port
-    yield from sorted(late, key=waiting.__getitem__)
+    yield from sorted(late, key=position_in_last.__getitem__)
 
 
-def _nth(pieces: Sequence[range], place: int) -> int:
-    for piece in pieces:
-        if place < len(piece):
-            return piece[place]
-        place -= len(piece)
-    raise IndexError(place)
+def _nth(ranges: Sequence[range], index: int) -> int:
+    for ports in ranges:
+        if index < len(ports):
+            return ports[index]
+        index -= len(ports)
+    raise IndexError(index)
 
 
-def around_from_somewhere(pieces: Sequence[range], count: int) -> Iterator[range]:
-    """The pieces from somewhere on, around once; those too short for the block left out."""
-    pieces = [piece for piece in pieces if len(piece) >= count]
-    if not pieces:
+def rotated(ranges: Sequence[range], count: int) -> Iterator[range]:
+    """The ranges, starting at a random port of a random one. Leaves out ranges shorter than `count`.
+
+    The range it starts in comes again at the end, up to the blocks that begin before the random port.
+    """
+    ranges = [ports for ports in ranges if len(ports) >= count]
+    if not ranges:
         return
-    first = random.randrange(len(pieces))
-    start = random.choice(pieces[first])
-    yield range(start, pieces[first].stop)
-    yield from pieces[first + 1 :] + pieces[:first]
-    yield range(pieces[first].start, min(pieces[first].stop, start + count - 1))
+    first = random.randrange(len(ranges))
+    start = random.choice(ranges[first])
+    yield range(start, ranges[first].stop)
+    yield from ranges[first + 1 :] + ranges[:first]
+    yield range(ranges[first].start, min(ranges[first].stop, start + count - 1))
 
 
 def text_of(ports: range) -> str:

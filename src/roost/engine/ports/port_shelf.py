@@ -1,4 +1,4 @@
-"""Ports that are held. The kernel keeps them apart, so every job and every Ray of a host sees every lease."""
+"""Holds ports by binding sockets to them, so the kernel refuses them to every other job on the host."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from roost.engine.ports.port_ranges import (
     ALLOWED,
     RANGE_VARIABLE,
     allowed_ports,
-    around_from_somewhere,
     ephemeral_ports,
+    rotated,
     shuffled,
+    split_by,
     text_of,
-    without,
 )
 from roost.errors import ClusterError, ConfigurationError, Finding, shown
 
@@ -31,10 +31,10 @@ Held = dict[int, socket.socket]
 
 
 class PortShelf:
-    """Holds ports for owners until they are given back. Every method may be called from any thread."""
+    """Holds ports for their owners until they are released. Safe to use from several threads."""
 
     def __init__(self, allowed: range | None = None, ephemeral: range | None = None) -> None:
-        self._allowed, self._ephemeral = allowed, ephemeral  # by default what the node says
+        self._allowed, self._ephemeral = allowed, ephemeral  # None: read from the node
         self._family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
         self._held: Held = {}
         self._owners: dict[Hashable, set[int]] = {}
@@ -42,7 +42,7 @@ class PortShelf:
         self._lock = threading.Lock()
 
     def take(self, count: int = 1, consecutive: bool = False, owner: Hashable = None) -> list[int]:
-        """That many ports or none. They stay taken until they are released or this process ends."""
+        """Take `count` ports or none. They stay taken until they are released or this process ends."""
         _check_count(count)
         allowed = self._allowed if self._allowed is not None else allowed_ports(os.environ)
         with self._lock:
@@ -64,19 +64,19 @@ class PortShelf:
             return sorted(taken) if consecutive else list(taken)
 
     def release(self, ports: Iterable[int]) -> None:
-        """Let go of these; ones that are not held are no matter."""
-        gone = set(ports)
+        """Release these ports. Ports that are not held are ignored."""
+        released = set(ports)
         with self._lock:
-            for owner, theirs in list(self._owners.items()):
-                if not gone.isdisjoint(theirs):
-                    self._let_go(owner, theirs & gone)
+            for owner, owned in list(self._owners.items()):
+                if not released.isdisjoint(owned):
+                    self._let_go(owner, owned & released)
 
     def release_owner(self, owner: Hashable) -> list[int]:
-        """Let go of everything this owner has."""
+        """Release all ports of this owner."""
         with self._lock:
-            theirs = sorted(self._owners.get(owner, ()))
-            self._let_go(owner, theirs)
-        return theirs
+            owned = sorted(self._owners.get(owner, ()))
+            self._let_go(owner, owned)
+        return owned
 
     def close(self) -> None:
         self.release(self.held)
@@ -99,30 +99,30 @@ class PortShelf:
         if not self._owners.get(owner, True):
             del self._owners[owner]
 
-    # -- finding them ----------------------------------------------------------------------------------
+    # -- finding ports ----------------------------------------------------------------------------------
 
     def _fill(self, taken: Held, count: int, allowed: range) -> bool:
-        """Every candidate is tried once, those given back lately last: a successor should not meet the dead."""
-        for pieces in without(allowed, self._kernels_own()):
-            for port in shuffled(pieces, last=self._recent):
+        """Try each port once. Reuse released ports last: late packets for the old owner may still arrive."""
+        for ranges in split_by(self._ephemeral_ports(), allowed):
+            for port in shuffled(ranges, last=self._recent):
                 if self._try(taken, port) and len(taken) == count:
                     return True
         return False
 
     def _fill_block(self, taken: Held, count: int, allowed: range) -> bool:
-        outside, _ = without(allowed, self._kernels_own())
-        # At last the whole range, ephemeral ports and all; a block may lie across the border.
-        for pieces in (outside, [allowed]):
-            for piece in around_from_somewhere(pieces, count):
-                for port in piece:
-                    if not self._try(taken, port):  # no block holds this one: go on after it
+        outside, _ = split_by(self._ephemeral_ports(), allowed)
+        # Then the whole range including ephemeral ports: a block may lie partly inside them.
+        for ranges in (outside, [allowed]):
+            for ports in rotated(ranges, count):
+                for port in ports:
+                    if not self._try(taken, port):  # no block can contain this port: start again after it
                         _close(taken)
                     elif len(taken) == count:
                         return True
                 _close(taken)
         return False
 
-    def _kernels_own(self) -> range:
+    def _ephemeral_ports(self) -> range:
         return self._ephemeral if self._ephemeral is not None else ephemeral_ports()
 
     def _try(self, taken: Held, port: int) -> bool:
@@ -135,11 +135,11 @@ class PortShelf:
         return True
 
     def _bound(self, port: int) -> socket.socket | None:
-        """A socket that has the port, and never listens.
+        """A socket bound to the port that never listens; None when the port is taken.
 
-        The bind is exclusive, so no other holder can have the port, in this job or another. Only then is the
-        socket marked reusable: whoever was given the port can listen on it (SO_REUSEADDR, as servers set)
-        while we never do, and the kernel gives it to nobody else.
+        The bind is exclusive, so no other shelf can bind the port. Afterwards the socket is marked reusable:
+        a server that sets SO_REUSEADDR, as servers do, can listen on the port, because this socket does not,
+        and the kernel gives the port to no one who asks for any port.
         """
         holder = _with_descriptors(lambda: socket.socket(self._family))
         try:
@@ -180,7 +180,7 @@ def _check_count(count: Any) -> None:
 
 
 def _with_descriptors(make: Callable[[], socket.socket]) -> socket.socket:
-    """Make a socket, with as many open files as this process may have at most."""
+    """Make a socket. If this process has too many open files, raise its limit first."""
     try:
         return make()
     except OSError as error:

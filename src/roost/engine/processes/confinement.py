@@ -1,4 +1,4 @@
-"""The children of an engine are confined with it, and die with it."""
+"""Confines a process's children: they end when the process ends."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ START_WITHIN = 30.0
 _SET_CHILD_SUBREAPER = 36
 _lock = threading.Lock()
 _numbers = itertools.count(1)
-_tokens: dict[int, str] = {}  # by process, because forks share what was here before them
-_confined = 0  # the process that is
+_tokens: dict[int, str] = {}  # by process number, because a forked child inherits this dict
+_confined = 0  # the number of the process that is confined
 
 
 def confine() -> None:
-    """From now on, what this process starts ends within seconds of its own end, whatever ends it.
+    """From now on, all children of this process end within seconds of it, however it ends.
 
-    That holds for children that leave their session, fork twice or clear their environment. What was started
-    before is included as long as it is still below this process.
+    Children that leave their session, fork twice or clear their environment end too. So do children started
+    earlier, as long as they are still below this process.
     """
     global _confined
     with _lock:
@@ -41,7 +41,7 @@ def confine() -> None:
                 "children of process %d may outlive it: there is no /proc here to find them in", os.getpid()
             )
         else:
-            # First, so that it neither comes back to this process as an orphan nor has its mark.
+            # Start the keeper first, so that this process neither adopts nor marks it.
             _start_keeper(_token())
             if not _become_subreaper():
                 log.warning(
@@ -53,9 +53,9 @@ def confine() -> None:
 
 
 class Family:
-    """A child of this process and everything it starts, also what leaves its tree.
+    """A child of this process and all its descendants, including those that leave its process tree.
 
-    The child is started with `variables` in its environment, and then made the `head`.
+    Start the child with `variables` in its environment, then pass its number to `head`.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Family:
         self._known: dict[int, int] = {}
 
     def head(self, pid: int) -> None:
-        # What it starts before this line is known by the variable, and what clears its environment by the limit.
+        # The variable marks children it started before this line, the limit those that clear their environment.
         put_mark(pid, self._mark)
         status = keeper.status_of(pid)
         if status is not None:
@@ -72,8 +72,10 @@ class Family:
 
     def living(self) -> dict[int, int]:
         """Process numbers and start times."""
-        for pid in keeper.everybody():
-            status = keeper.status_of(pid)  # before the mark: `family` then sees whether it is still the same
+        for pid in keeper.all_processes():
+            status = keeper.status_of(
+                pid
+            )  # before the mark: `family` checks that it is still the same process
             if status is not None and self._has_mark(pid):
                 self._known[pid] = status.start
         found = keeper.family(self._known)
@@ -84,14 +86,14 @@ class Family:
         return keeper.mark_on(pid) == self._mark or keeper.was_given(pid, self.variables)
 
     def signal(self, number: int) -> bool:
-        """Whether there was anybody."""
+        """Signal the whole family. Returns whether any of it was alive."""
         found = self.living()
         for pid, start in found.items():
             keeper.send(pid, start, number)
         return bool(found)
 
     def collect(self, but: int) -> None:
-        """Those whose parent died have come to this process, and nobody else waits for them."""
+        """Collect ended orphans: this process adopted them, so no other process can."""
         for pid, start in self._known.items():
             status = keeper.status_of(pid)
             if pid != but and status is not None and status.start == start and status.ended:
@@ -100,7 +102,7 @@ class Family:
 
 
 def put_mark(pid: int, mark: int) -> None:
-    """Mark a process and all it will start. Without, it is known by its place in the tree only."""
+    """Mark a process and its future children. Unmarked processes are found by the process tree only."""
     try:
         import resource
 
@@ -147,9 +149,8 @@ def _start_keeper(token: str) -> None:
     try:
         said, _ = started.communicate(timeout=START_WITHIN)
     except subprocess.TimeoutExpired:
-        os.killpg(
-            started.pid, signal.SIGKILL
-        )  # it and its fork; nobody has waited for it, so it is still there
+        # The keeper and its fork. Nothing has collected the keeper, so the number is still its own.
+        os.killpg(started.pid, signal.SIGKILL)
         started.wait()
         assert started.stdout
         started.stdout.close()

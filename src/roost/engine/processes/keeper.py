@@ -1,17 +1,18 @@
-"""Ends what an engine leaves behind. Run as a script: `keeper.py PID START TOKEN`.
+"""Kills the processes that an engine leaves behind. Run as a script: `keeper.py PID START TOKEN`.
 
-It stands outside the engine's tree, group and session, so that whatever kills the engine leaves it alone. While
-the engine lives it notes the engine's descendants; once the engine is gone it kills those that are left.
+The keeper runs outside the engine's process tree, group and session, so that a signal that kills the engine does
+not reach the keeper. While the engine lives, the keeper notes the engine's descendants; once the engine has ended,
+the keeper kills those that are left.
 
-A process is proven to be a descendant in one of three ways:
+The keeper takes a process for a descendant if one of these holds:
 
-- it was seen below the engine, or below such a process. A number alone proves nothing, as numbers are used
-  again: a process is its number and its start time;
+- the keeper saw it below the engine, or below another descendant. The system uses process numbers again, so the
+  keeper knows a process by its number and its start time;
 - it has the engine's mark in its limit on realtime computing, a limit of many thousand years that does nothing.
   Children inherit limits, whether they leave their session, clear their environment or rewrite it for a title;
 - it was started with the engine's mark in its environment.
 
-Only the standard library, and little of it: every engine has one of these, and waits for it to start.
+It imports little of the standard library and nothing else: every engine waits for its keeper to start.
 """
 
 # pathlib alone would take longer to import than everything here.
@@ -28,27 +29,31 @@ import time
 VARIABLE = "ROOST_CONFINED"
 LOOK_EVERY = 0.2  # seconds
 END_WITHIN = 10.0
-LEAST_MARK = 2**61  # in microseconds; below are limits that somebody may mean
+LEAST_MARK = 2**61  # in microseconds; a program may set a smaller limit on purpose
 NUMBERS = 16  # bits of a mark that number the families of one engine
-CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # a kernel may be built without
+CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels are built without it
 
 
 class Status:
+    """What /proc says of a process. One that has ended but was not collected yet counts as ended."""
+
     __slots__ = ("ended", "parent", "start")
 
-    def __init__(self, stat: bytes) -> None:
-        fields = stat[stat.rindex(b")") + 2 :].split()  # a name may hold anything, even a parenthesis
-        self.ended = fields[0] in (b"Z", b"X")
-        self.parent, self.start = int(fields[1]), int(fields[19])
+    def __init__(self, ended: bool, parent: int, start: int) -> None:
+        self.ended, self.parent, self.start = ended, parent, start
 
 
 def status_of(pid: int) -> Status | None:
+    """None when /proc does not show such a process."""
     stat = contents(f"/proc/{pid}/stat")
-    return Status(stat) if stat else None
+    if not stat:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()  # a name may hold anything, even a parenthesis
+    return Status(ended=fields[0] in (b"Z", b"X"), parent=int(fields[1]), start=int(fields[19]))
 
 
 def contents(path: str) -> bytes:
-    """Empty when it cannot be read: the process has ended, or is another user's."""
+    """The bytes of a file; none when the process has ended or belongs to another user."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -57,8 +62,8 @@ def contents(path: str) -> bytes:
 
 
 def family(roots: dict[int, int]) -> dict[int, int]:
-    """Those of the processes that live, and their living descendants. Numbers with their start times."""
-    by_parent = None if CHILDREN_LISTED else everybody_by_parent()
+    """The living ones of these processes and their living descendants: numbers and start times."""
+    by_parent = None if CHILDREN_LISTED else all_processes_by_parent()
     found: dict[int, int] = {}
     waiting = list(roots.items())
     while waiting:
@@ -71,7 +76,7 @@ def family(roots: dict[int, int]) -> dict[int, int]:
             child = status_of(number)
             if child is not None and child.parent == pid:
                 children.append((number, child.start))
-        status = status_of(pid)  # last: if this is still the same process, those were its children
+        status = status_of(pid)  # after its children: if it is still the same process, they are its own
         if status is not None and status.start == start:
             waiting += children
             if not status.ended:
@@ -87,16 +92,16 @@ def listed_children(pid: int) -> list[int]:
     return [int(child) for t in threads for child in contents(f"/proc/{pid}/task/{t}/children").split()]
 
 
-def everybody_by_parent() -> dict[int, list[int]]:
+def all_processes_by_parent() -> dict[int, list[int]]:
     by_parent: dict[int, list[int]] = {}
-    for pid in everybody():
+    for pid in all_processes():
         status = status_of(pid)
         if status is not None:
             by_parent.setdefault(status.parent, []).append(pid)
     return by_parent
 
 
-def everybody() -> set[int]:
+def all_processes() -> set[int]:
     try:
         return {int(name) for name in os.listdir("/proc") if name.isdigit()}
     except OSError:
@@ -104,7 +109,7 @@ def everybody() -> set[int]:
 
 
 def mark_of(token: str, number: int = 0) -> int:
-    """The limit that marks the descendants of an engine, or, with a number, one family of them."""
+    """The limit that marks the descendants of an engine, or, with a number, one family of descendants."""
     return LEAST_MARK + (int(token[:11], 16) << NUMBERS) + number
 
 
@@ -123,13 +128,13 @@ def has_mark(pid: int, token: str) -> bool:
 
 
 def was_given(pid: int, variables: dict[str, str]) -> bool:
-    """Whether it was started with these variables."""
+    """Whether the process was started with these variables."""
     environ = contents(f"/proc/{pid}/environ").split(b"\0")
     return all(f"{name}={value}".encode() in environ for name, value in variables.items())
 
 
 def send(pid: int, start: int, number: int) -> None:
-    """Signal this process and never another one that has its number by now."""
+    """Signal this process, and no later process with the same number."""
     handle = None
     try:
         if hasattr(os, "pidfd_open"):
@@ -154,20 +159,20 @@ def send(pid: int, start: int, number: int) -> None:
 
 
 def is_keeper(pid: int) -> bool:
-    """Whether it is the keeper of an engine within this one. It has work to do, and then ends by itself."""
+    """Whether the process keeps another engine, started by this one. It finishes its work and ends by itself."""
     return contents(f"/proc/{pid}/cmdline").split(b"\0")[3:4] == [os.fsencode(__file__)]
 
 
 def kill_all(known: dict[int, int], token: str, spared: set[int]) -> None:
-    """Kill them, their descendants and everything marked, until nothing is found twice in a row."""
+    """Kill these processes, their descendants and all marked processes, until two searches find none."""
     deadline = time.monotonic() + END_WITHIN
     strangers = set(spared)
     quiet = 0
     while quiet < 2 and time.monotonic() < deadline:
         found = kill_families(known, spared)
-        # Newest first and killed at once, and nobody is looked at twice: a process that forks and exits all the
-        # time is only met by whoever is quick.
-        present = everybody()
+        # Look at the newest process first, kill it at once, and look at none twice: only a quick search meets a
+        # process that forks and exits all the time.
+        present = all_processes()
         strangers &= present
         for pid in sorted(present - strangers, reverse=True):
             status = status_of(pid)
@@ -178,7 +183,7 @@ def kill_all(known: dict[int, int], token: str, spared: set[int]) -> None:
             else:
                 strangers.add(pid)
         quiet = 0 if found else quiet + 1
-        if found.keys() <= known.keys():  # they take their time to die
+        if found.keys() <= known.keys():  # only processes that are already being killed
             time.sleep(0.02)
         known = found
 
@@ -186,7 +191,7 @@ def kill_all(known: dict[int, int], token: str, spared: set[int]) -> None:
 def kill_families(roots: dict[int, int], spared: set[int]) -> dict[int, int]:
     found = {
         pid: start
-        for pid, start in family(roots).items()  # all of it before any of it dies and sets its children free
+        for pid, start in family(roots).items()  # the whole family first: killing a parent hides its children
         if pid not in spared and not is_keeper(pid)
     }
     for pid, start in found.items():
@@ -208,7 +213,7 @@ class Watch:
             pass
 
     def status(self) -> Status | None:
-        """None once it is gone. One that only waits to be collected is gone."""
+        """None once the process has ended."""
         status = status_of(self.pid)
         return status if status and status.start == self.start and not status.ended else None
 
@@ -226,7 +231,7 @@ def keep(pid: int, start: int, token: str) -> None:
     spared = {1, os.getpid()}
     while (engine := watch.status()) is not None:
         spared = {1, os.getpid(), engine.parent}
-        # Those seen before are looked for as well: without a subreaper they may have left the tree.
+        # Follow known descendants too: without a subreaper they may have left the engine's tree.
         known = family({**known, pid: start})
         watch.wait(LOOK_EVERY)
     known.pop(pid, None)
@@ -234,7 +239,7 @@ def keep(pid: int, start: int, token: str) -> None:
 
 
 def detach() -> None:
-    """Say that everything is seen from here on, and let go of the engine's pipe."""
+    """Tell the engine that the keeper watches, and close the engine's pipe."""
     os.write(1, b"ready")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
@@ -243,10 +248,10 @@ def detach() -> None:
 
 
 def outlive() -> None:
-    """The end of the engine is the only reason to end."""
+    """Ignore signals: the keeper ends only after the engine has ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Ray makes its workers the first to die when memory runs out. The keeper has inherited that.
+    # Ray lets the kernel kill its workers first when memory runs out. The keeper inherits that setting.
     try:
         with open("/proc/self/oom_score_adj", "r+") as file:
             if int(file.read()) > 0:
@@ -258,6 +263,6 @@ def outlive() -> None:
 
 if __name__ == "__main__":
     if os.fork():
-        os._exit(0)  # now the engine is not our parent
+        os._exit(0)  # so that the engine is not the keeper's parent
     outlive()
     keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,4 +1,4 @@
-"""Getting accelerators from Ray: one placement group with a bundle on each node, pinned there."""
+"""Requests accelerators from Ray: one placement group with a bundle pinned to each node."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from roost.planning.checks import ranges
 from roost.planning.preflight import runs, shortages
 
 _POLL = 0.02
-PATIENCE = 5.0  # seconds in which a busy node should have given back what it was told to
-Part = Mapping[int, Collection[int]]  # of each node, the devices that are wanted
+PATIENCE = 5.0  # seconds in which a busy node should have freed released accelerators
+Part = Mapping[int, Collection[int]]  # the wanted devices of each node
 
 
 def check_free(job: str, live: Sequence[LiveNode], part: Part, besides: PlacementGroup | None = None) -> None:
-    """Refuse at once what cannot be had, saying who holds it."""
+    """Raise at once if others hold the devices, and name the holders."""
     nodes = [node.facts.as_node(rank) for rank, node in enumerate(live)]
     findings = shortages(part, nodes, holders(live, part, job, besides))
     if findings:
@@ -35,7 +35,7 @@ def check_free(job: str, live: Sequence[LiveNode], part: Part, besides: Placemen
 
 
 def take(job: str, live: Sequence[LiveNode], part: Part, deadline: float) -> PlacementGroup:
-    """As many accelerators on each node as are wanted there; Ray chooses which."""
+    """Take as many accelerators on each node as `part` has there; Ray chooses which."""
     ranks = sorted(part)
     group = placement_group(
         [{ray_resource(live[rank]): len(part[rank])} for rank in ranks],
@@ -54,10 +54,10 @@ def take(job: str, live: Sequence[LiveNode], part: Part, deadline: float) -> Pla
 def take_exactly(
     job: str, live: Sequence[LiveNode], part: Part, ours: Mapping[int, frozenset[int]], deadline: float
 ) -> PlacementGroup:
-    """The same, of exactly these devices, unless something outside roost stands in the way.
+    """Take exactly these devices, unless programs outside roost hold some of them.
 
-    Ray grants a node's lowest free numbers. So all free ones up to the last wanted are taken in runs, then
-    the wanted runs are let go and asked for again as one bundle, and then the unwanted ones are given back.
+    Ray grants the lowest free numbers of a node. So take all free devices up to the last wanted one, in runs;
+    give the wanted runs back and request them again as one bundle; then give the unwanted runs back.
     """
     pieces = _pieces(job, live, part, ours)
     fillers: list[PlacementGroup] = []
@@ -80,14 +80,14 @@ def take_exactly(
             raise
     finally:
         give_back([*fillers, *passing])
-    # Tasks outside any placement group hold some, nobody knows which: then whatever there is.
+    # Tasks outside placement groups hold devices that Ray does not number: take what Ray grants.
     return take(job, live, part, deadline)
 
 
 def _pieces(
     job: str, live: Sequence[LiveNode], part: Part, ours: Mapping[int, frozenset[int]]
 ) -> dict[int, list[tuple[bool, tuple[int, ...]]]]:
-    """What to take on each node, in turn: the wanted devices, and those that stand before them."""
+    """The runs of devices to take on each node, in order: wanted ones, and free ones with lower numbers."""
     found = holders(live, part, job)
     pieces = {}
     for rank, devices in part.items():
@@ -102,17 +102,17 @@ def _pieces(
 def _until_granted(
     group: PlacementGroup, job: str, live: Sequence[LiveNode], part: Part, deadline: float
 ) -> None:
-    """Wait for a bundle, but not for one that cannot come."""
+    """Wait for the placement group; raise as soon as Ray cannot grant it."""
     patience = None
     while not group.wait(_POLL):
         state = placement_group_table(group)["stats"]["scheduling_state"]
         if state not in ("INFEASIBLE", "NO_RESOURCES") and time.monotonic() <= deadline:
             continue
-        # Not counting the group itself, which may have come just now.
+        # Do not count the group itself: Ray may have granted it just now.
         check_free(job, live, part, besides=group)
         patience = patience or time.monotonic() + PATIENCE
         if state == "NO_RESOURCES" and time.monotonic() < min(deadline, patience):
-            continue  # something just ended and is being given back
+            continue  # Ray may still be freeing accelerators of work that just ended
         raise ReservationError(
             *[
                 Finding(

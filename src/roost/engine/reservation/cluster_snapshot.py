@@ -1,4 +1,4 @@
-"""What a running cluster is, and who holds what of it, found out without starting a job there."""
+"""A snapshot of a running cluster: its nodes, and who holds their accelerators. Starts no job there."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from dataclasses import dataclass
 
 import ray
 
-from roost.engine.connection.discovery import LiveNode, examine, start_agents, wait_for_nodes
+from roost.engine.connection.discovery import LiveNode, examine, wait_for_nodes
 from roost.engine.connection.ray_connection import connect, job_namespace
+from roost.engine.job.agents import start_agents
 from roost.engine.reservation.holders import free_by_ray, holders
 from roost.inventory.inventory import Inventory
 from roost.planning.preflight import Holder
 
-_SETTLED = 2.0  # seconds in which Ray's view of what is free should have caught up
+_SETTLED = 2.0  # seconds after which Ray's view of free accelerators should be up to date
 _POLL = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class ClusterSnapshot:
     inventory: Inventory
     holders: tuple[Holder, ...]
 
 
-def survey(address: str | None = None, timeout: float = 60.0) -> Survey:
-    """The nodes that are there now, in the order a job would have them. No Ray is started for this."""
-    name = f"survey-{secrets.token_hex(4)}"
+def take_snapshot(address: str | None = None, timeout: float = 60.0) -> ClusterSnapshot:
+    """The nodes that are there now, in the order of a job. Raises where no Ray runs, and starts none."""
+    name = f"snapshot-{secrets.token_hex(4)}"
     connection = connect(address, job_namespace(name), None, may_start=False)
     try:
         nodes = wait_for_nodes(None, connection.address, timeout)
@@ -35,7 +36,7 @@ def survey(address: str | None = None, timeout: float = 60.0) -> Survey:
         try:
             live = examine(nodes, agents, timeout)
             inventory = Inventory(nodes=tuple(node.facts.as_node(rank) for rank, node in enumerate(live)))
-            return Survey(inventory=inventory, holders=tuple(_holders(live, name)))
+            return ClusterSnapshot(inventory=inventory, holders=tuple(_holders(live, name)))
         finally:
             for agent in agents.values():
                 ray.kill(agent)
@@ -44,14 +45,14 @@ def survey(address: str | None = None, timeout: float = 60.0) -> Survey:
 
 
 def _holders(live: Sequence[LiveNode], own: str) -> list[Holder]:
-    """Placement groups by name; tasks and actors hold without one, and show only as what is not free."""
+    """Placement groups by name, and tasks and actors outside them, which only show as accelerators not free."""
     ranks, deadline = range(len(live)), time.monotonic() + _SETTLED
     while True:
         named, free = holders(live, ranks, own), free_by_ray(live, ranks)
         gone = {rank: live[rank].facts.accelerators.count - free[rank] for rank in ranks}
         for holder in named:
             gone[holder.node] -= int(holder.count)
-        # Its view is a moment old: what a group that has just ended held may not be back yet.
+        # Ray's view is a moment old: it may not know yet that a group has just ended.
         if not any(gone.values()) or time.monotonic() > deadline:
             break
         time.sleep(_POLL)

@@ -1,4 +1,4 @@
-"""Who holds accelerators of a cluster, by Ray's tables; which numbers, by asking roost's own jobs."""
+"""Finds the holders of a cluster's accelerators in Ray's tables, and asks roost's jobs for the exact numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _JOB = "job "
 def holders(
     live: Sequence[LiveNode], nodes: Collection[int], own: str, besides: PlacementGroup | None = None
 ) -> list[Holder]:
-    """Who has reserved on these nodes. The numbers our own job holds are known to whoever asks."""
+    """The holders of accelerators on these nodes, without the numbers of the job `own`, which the caller knows."""
     ranks = {live[rank].node_id: rank for rank in nodes}
     counts: dict[tuple[str, int], float] = {}
     for group_id, group in placement_group_table().items():
@@ -54,7 +54,7 @@ def free_by_ray(live: Sequence[LiveNode], nodes: Collection[int]) -> dict[int, i
 
 
 def ray_resource(node: LiveNode) -> str:
-    """What Ray calls this node's accelerators."""
+    """Ray's resource name of this node's accelerators."""
     held = node.facts.accelerators
     return accelerator_kind(held.type).ray_resource if held.count else "GPU"
 
@@ -65,18 +65,18 @@ def device_numbers(node: LiveNode, granted: Iterable[str]) -> frozenset[int]:
 
 
 def standing() -> frozenset[str]:
-    """The placement groups that hold something."""
+    """The ids of the placement groups that hold resources."""
     table = placement_group_table()
     return frozenset(group_id for group_id, group in table.items() if group["state"] == "CREATED")
 
 
 def _devices_of(jobs: set[str]) -> Mapping[str, Mapping[str, list[str]]]:
-    """Names of the accelerators these jobs hold, by node; of a job that does not answer, nothing."""
+    """The names of the accelerators these jobs hold, by node. Leaves out jobs that do not answer."""
     asked = {}
     for name in jobs:
         try:
             manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(name.split("'")[1]))
-        except ValueError:  # it is ending
+        except ValueError:  # the job is ending
             continue
         asked[name] = manager.get_holdings.remote()
     ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=2) if asked else ([], [])

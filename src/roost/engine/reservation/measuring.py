@@ -1,4 +1,4 @@
-"""Which accelerators Ray granted: asked where it was granted, one probe a bundle, never computed."""
+"""Measures which accelerators Ray granted: a probe runs in each bundle and reads their names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import ray
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from roost.engine.workers.remote_errors import first_line
 from roost.errors import Finding, ReservationError
 
 Bundle = tuple[PlacementGroup, int]
@@ -17,18 +18,19 @@ MEASURED_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """What a bundle turned out to be.
+class MeasuredBundle:
+    """The node of a bundle and the names of its accelerators.
 
-    Ray numbers the accelerators it knows; of a resource of one's own it only counts, and there are no names.
+    Ray names only the kinds of accelerators it knows. Of custom resources it has just a count, so there are no
+    names.
     """
 
     node_id: str
     names: list[str]
 
 
-def measure(bundles: Mapping[Bundle, tuple[str, int]]) -> dict[Bundle, Granted]:
-    """Where each bundle is and what it holds, given its resource and how much of it."""
+def measure(bundles: Mapping[Bundle, tuple[str, int]]) -> dict[Bundle, MeasuredBundle]:
+    """Measure bundles, each given with its resource and the amount of it."""
     asked = [_probe(bundle, resource, count) for bundle, (resource, count) in bundles.items()]
     try:
         answers = ray.get(asked, timeout=MEASURED_WITHIN)
@@ -44,7 +46,7 @@ def measure(bundles: Mapping[Bundle, tuple[str, int]]) -> dict[Bundle, Granted]:
             Finding(
                 code="RE107",
                 what="the granted accelerators could not be measured",
-                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                why=first_line(error),
                 remedy="the probe on that node failed: look at the node's logs, then try again",
             )
         ) from error
@@ -54,12 +56,12 @@ def measure(bundles: Mapping[Bundle, tuple[str, int]]) -> dict[Bundle, Granted]:
 def _probe(bundle: Bundle, resource: str, count: int) -> Any:
     amount: dict[str, Any] = {"num_gpus": count} if resource == "GPU" else {"resources": {resource: count}}
     where = PlacementGroupSchedulingStrategy(bundle[0], placement_group_bundle_index=bundle[1])
-    return _granted.options(scheduling_strategy=where, **amount).remote(resource)
+    return _read_bundle.options(scheduling_strategy=where, **amount).remote(resource)
 
 
 @ray.remote(num_cpus=0)
-def _granted(resource: str) -> Granted:
+def _read_bundle(resource: str) -> MeasuredBundle:
     context = ray.get_runtime_context()
-    return Granted(
+    return MeasuredBundle(
         context.get_node_id(), [str(name) for name in context.get_accelerator_ids().get(resource, ())]
     )

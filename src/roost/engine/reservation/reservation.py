@@ -1,4 +1,4 @@
-"""The accelerators a job holds: the only place that takes them from Ray."""
+"""The accelerators a job holds. Nothing else in roost takes accelerators from Ray."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from roost.errors import Finding, ReservationError, render
 from roost.planning.preflight import first_free, match
 
 log = logging.getLogger("roost")
-SETTLING = 2.0  # seconds in which Ray's view of what is free should have caught up
+SETTLING = 2.0  # seconds after which Ray's view of free accelerators should be up to date
 _POLL = 0.02
 Key = tuple[int, int]  # node and number, as planned
 
 
 @dataclass(slots=True)
-class Holding:
-    """One accelerator of ours: what it is really called, and the bundle it is in."""
+class HeldAccelerator:
+    """An accelerator the job holds: its real name, and the bundle that contains it."""
 
     name: str
     bundle: Bundle
@@ -36,22 +36,22 @@ class Holding:
 
 @dataclass(slots=True)
 class Reservation:
-    """The accelerators of one job. It grows with the groups that are launched, and ends with the job."""
+    """The accelerators of one job. It grows when groups are launched, and ends with the job."""
 
     job: str
     live: Sequence[LiveNode]
-    held: dict[Key, Holding] = field(default_factory=dict)
+    held: dict[Key, HeldAccelerator] = field(default_factory=dict)
     whole_nodes: bool = False  # take every accelerator of a node that is used at all
-    attached: bool = False  # another process of the job may give back what we know of
+    attached: bool = False  # another process of the job may give back accelerators in `held`
     _groups: list[PlacementGroup] = field(default_factory=list)
 
     # -- holding more ------------------------------------------------------------------------------------
 
     def ensure(self, needs: Mapping[int, set[int]], timeout: float = 30.0, exact: bool = False) -> None:
-        """Hold these devices too. Refused at once when they cannot be had, and then nothing is kept.
+        """Hold these devices too, all or none. Raises at once if others hold them.
 
-        When something outside roost holds one of them, another of that node stands in for it, with a warning,
-        unless exactly these are wanted.
+        If a program outside roost holds one of them, take another accelerator of that node and warn; with
+        `exact`, raise.
         """
         if self.whole_nodes:
             needs = {
@@ -75,9 +75,9 @@ class Reservation:
             self._keep(group, lambda: self._matched(group, missing, exact))
 
     def take_first(self, count: int, nodes: Sequence[int], timeout: float = 30.0) -> list[Key]:
-        """`count` accelerators, the first free ones in the order of these nodes: (node, device), in order.
+        """Take the first `count` free accelerators in the order of these nodes: (node, device), in order.
 
-        Which ones of a node Ray grants is measured, with one probe a node.
+        One probe a node measures which accelerators Ray granted there.
         """
         deadline = time.monotonic() + timeout
         with reserving(self.job, self.live[0].node_id, deadline):
@@ -88,12 +88,14 @@ class Reservation:
         order = {rank: position for position, rank in enumerate(nodes)}
         return sorted(taken, key=lambda key: (order[key[0]], key[1]))[:count]
 
-    def _keep(self, group: PlacementGroup, measured: Callable[[], dict[Key, Holding]]) -> dict[Key, Holding]:
-        """Make what was granted ours, or give it back."""
+    def _keep(
+        self, group: PlacementGroup, measured: Callable[[], dict[Key, HeldAccelerator]]
+    ) -> dict[Key, HeldAccelerator]:
+        """Record the granted accelerators, or give them back if measuring or recording fails."""
         try:
             holdings = measured()
             self.held.update(holdings)
-            self._publish()  # before the next job's turn: it must know which numbers are ours
+            self._publish()  # before the next job reserves: it must know which numbers this job holds
         except BaseException:
             give_back([group])
             raise
@@ -101,10 +103,10 @@ class Reservation:
         return holdings
 
     def _free_counts(self, count: int, nodes: Sequence[int], deadline: float) -> dict[int, int]:
-        """How many to take on each node.
+        """The number of accelerators to take on each node.
 
-        Ray's view of what is free is a moment old: until it agrees with the placement groups that stand, it
-        is asked again, so that a job started right after another one ended gets the same accelerators.
+        Ray's view of free accelerators is a moment old. Ask again until it agrees with the existing placement
+        groups, so that a job started right after another one ended gets the same accelerators.
         """
         there = [self.live[rank].facts.as_node(rank) for rank in nodes]
         while True:
@@ -120,7 +122,7 @@ class Reservation:
             time.sleep(_POLL)
 
     def _settle(self, nodes: Collection[int], deadline: float) -> None:
-        """Let Ray catch up: while something is still being given back, it grants other numbers."""
+        """Wait until Ray has freed what others gave back: until then it grants other numbers."""
         while time.monotonic() < deadline:
             free, found = free_by_ray(self.live, nodes), holders(self.live, nodes, self.job)
             held = {rank: sum(one.count for one in found if one.node == rank) for rank in nodes}
@@ -128,22 +130,22 @@ class Reservation:
                 return
             time.sleep(_POLL)
 
-    # -- which ones they are -------------------------------------------------------------------------
+    # -- which accelerators --------------------------------------------------------------------------
 
     def _matched(
         self, group: PlacementGroup, planned: Mapping[int, set[int]], exact: bool
-    ) -> dict[Key, Holding]:
-        """Planned devices to granted ones: themselves, where something outside roost did not prevent it."""
+    ) -> dict[Key, HeldAccelerator]:
+        """The granted accelerator of each planned device: the planned one, unless a program outside roost has it."""
         ranks = sorted(planned)
         known = {rank: self.live[rank].facts.device_names for rank in ranks}
-        # What a bundle that is a whole node holds needs no measuring.
+        # A bundle of a whole node has all its accelerators, so it needs no measuring.
         asked = {
             (group, index): (ray_resource(self.live[rank]), len(planned[rank]))
             for index, rank in enumerate(ranks)
             if len(planned[rank]) < len(known[rank])
         }
         measured = measure(asked) if asked else {}
-        holdings: dict[Key, Holding] = {}
+        holdings: dict[Key, HeldAccelerator] = {}
         moved: list[str] = []
         for index, rank in enumerate(ranks):
             bundle = (group, index)
@@ -151,7 +153,7 @@ class Reservation:
             if bundle in measured:
                 names = measured[bundle].names or [names[device] for device in planned[rank]]
             for device, name in match(planned[rank], names, known[rank]).items():
-                holdings[(rank, device)] = Holding(name, bundle)
+                holdings[(rank, device)] = HeldAccelerator(name, bundle)
                 if known[rank][device] != name:
                     moved.append(f"node {rank}: {name} instead of {known[rank][device]}")
         if moved:
@@ -159,7 +161,7 @@ class Reservation:
         return holdings
 
     def _report(self, moved: Sequence[str], exact: bool) -> None:
-        """Somebody outside roost holds what was planned, or Ray would have granted it."""
+        """Warn, or raise if exact ones were wanted. A program outside roost must hold the planned ones."""
         finding = Finding(
             code="RE107" if exact else "RW202",
             what=f"{len(moved)} accelerators are not the planned ones",
@@ -170,25 +172,25 @@ class Reservation:
             raise ReservationError(finding)
         log.warning("%s", render([finding]))
 
-    def _numbered(self, group: PlacementGroup, counts: Mapping[int, int]) -> dict[Key, Holding]:
-        """What came of one bundle on each node, in whatever order Ray has the bundles."""
+    def _numbered(self, group: PlacementGroup, counts: Mapping[int, int]) -> dict[Key, HeldAccelerator]:
+        """The accelerators of one bundle on each node. Ray may place the bundles in any order."""
         asked = {
             (group, index): (ray_resource(self.live[rank]), counts[rank])
             for index, rank in enumerate(sorted(counts))
         }
         ranks = {node.node_id: rank for rank, node in enumerate(self.live)}
-        taken: dict[Key, Holding] = {}
+        taken: dict[Key, HeldAccelerator] = {}
         for bundle, granted in measure(asked).items():
             rank = ranks[granted.node_id]
             known = self.live[rank].facts.device_names
-            # A number that stands for another accelerator, since it was not to be had, is not given out twice.
+            # A number may stand for another accelerator that was granted in its place: never use it twice.
             free = [device for device in range(len(known)) if (rank, device) not in self.held]
             names = granted.names or [known[device] for device in free[: counts[rank]]]
             own = [device for device in free if known[device] in names]
             spare = [device for device in free if known[device] not in names]
             numbers = [*own, *spare][: len(names)]
             for device, name in match(numbers, names, known).items():
-                taken[(rank, device)] = Holding(name, bundle)
+                taken[(rank, device)] = HeldAccelerator(name, bundle)
         return taken
 
     # -- what is held ------------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class Reservation:
         }
 
     def _refresh(self) -> None:
-        """What the job holds by now: its other processes may have taken more, or ended."""
+        """Update `held`: other processes of the job may have taken accelerators or given them back."""
         manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
         told = answer(manager.get_held.remote(), "reading the reservation")
         there = standing()
@@ -222,10 +224,10 @@ class Reservation:
     def device_names(self, node: int, devices: Sequence[int]) -> list[str]:
         return [self.held[(node, device)].name for device in devices]
 
-    # -- letting go --------------------------------------------------------------------------------------
+    # -- giving back -------------------------------------------------------------------------------------
 
     def give_back(self, devices: Collection[Key]) -> None:
-        """Let go of these devices: of every placement group that holds nothing else of ours."""
+        """Give these devices back, by removing the placement groups that hold no other device of the job."""
         dropped = {self.held.pop(key).bundle[0].id.hex() for key in devices if key in self.held}
         dropped -= {one.bundle[0].id.hex() for one in self.held.values()}
         ended = [group for group in self._groups if group.id.hex() in dropped]

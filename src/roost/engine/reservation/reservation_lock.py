@@ -1,4 +1,4 @@
-"""Taking turns: one job of a cluster reserves at a time."""
+"""A lock on reserving: one job of a cluster reserves at a time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from roost.engine.connection.ray_connection import NAMESPACE
 from roost.errors import Finding, ReservationError
 
 
-class _Turn:
-    """Does nothing: its name is the lock."""
+class _LockHolder:
+    """Does nothing: the name of the actor is the lock."""
 
 
 @contextmanager
 def reserving(job: str, node_id: str, deadline: float) -> Iterator[None]:
-    """One job reserves at a time, or the fillers of two would take each other's devices.
+    """Hold the lock in this block. Without it, the fillers of two jobs would take each other's accelerators.
 
-    A named actor is a lock: Ray keeps the name unique from the moment it is asked for, and frees it when the
-    job that holds it ends, however it ends. It is not waited for, and mostly killed before it has a process.
+    A named actor is the lock: Ray keeps its name unique from its creation on, and frees it when the job that
+    created it ends, however it ends. The actor is mostly killed before Ray has started its process.
     """
-    turn = ray.remote(num_cpus=0, scheduling_strategy=on_node(node_id))(_Turn)
+    actor = ray.remote(num_cpus=0, scheduling_strategy=on_node(node_id))(_LockHolder)
     while True:
         try:
-            handle = turn.options(name="reserving", namespace=NAMESPACE).remote()
+            handle = actor.options(name="reserving", namespace=NAMESPACE).remote()
             break
         except ValueError:
             if time.monotonic() > deadline:

@@ -1,11 +1,11 @@
-"""The environment of a worker: what the plan and the config say, and a short list from the driver."""
+"""The environment of a worker: variables from its placement, from the config, and a few from the driver."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roost.engine.workers.worker import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
@@ -14,27 +14,24 @@ from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
 from roost.secret_names import looks_secret
 
-if TYPE_CHECKING:
-    from roost.engine.group import LaunchOrder
-
-# Settings of libraries that every rank should agree on. Never names that could hold a secret.
+# Library settings that all ranks should share. `passed_on` leaves out names that look like secrets.
 PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HYDRA_FULL_ERROR")
-# Lists of places: a node's own come after the config's, they are not replaced.
-SEARCH_PATHS = frozenset(("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))
+# The config's entries come before the node's own, and do not replace them.
+SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 def needs_new_process(name: str) -> bool:
-    """Whether only a new process can honour the variable. A secret never: Ray shows what it is asked."""
+    """Whether the variable must be set before the process starts. Never a secret: Ray shows such variables."""
     return name.startswith(("LD_", "PYTHON", "MALLOC_", "DYLD_")) and not looks_secret(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSettings:
-    """Who a rank is, and what its process is given."""
+    """The context of a rank, and the environment of its process."""
 
     context: WorkerContext
-    configured: Mapping[str, str]  # what the config says for its node
-    placed: Mapping[str, str]  # what the placement says
+    configured: Mapping[str, str]  # variables the config sets on its node
+    placed: Mapping[str, str]  # variables that follow from its placement
     interpreter: str | None
 
     @property
@@ -48,9 +45,11 @@ class RankSettings:
 def rank_settings(
     inventory: Inventory,
     job: str,
-    order: LaunchOrder,
+    group: str,
     placement: Placement,
     *,
+    world_size: int,
+    share: float | None,
     master_addr: str,
     master_port: int,
     device_names: Sequence[str],
@@ -58,15 +57,15 @@ def rank_settings(
 ) -> RankSettings:
     setting = inventory.environment(placement.node_group_label, placement.cluster_node_rank)
     context = WorkerContext(
-        group=order.name,
+        group=group,
         job=job,
         placement=placement,
-        world_size=len(order.placements),
+        world_size=world_size,
         master_addr=master_addr,
         master_port=master_port,
         node=str(inventory.nodes[placement.cluster_node_rank]),
         devices=tuple(device_names),
-        share=order.shares[placement.rank] if order.shares else None,
+        share=share,
     )
     return RankSettings(
         context=context,
@@ -96,7 +95,7 @@ def worker_variables(context: WorkerContext) -> dict[str, str]:
 
 
 def configured_variables(environment: NodeEnvironment, node_paths: Mapping[str, str]) -> dict[str, str]:
-    """What the config says for this node, its search paths before the node's own."""
+    """The variables the config sets on this node. Search paths keep the node's own entries at the end."""
     variables = {}
     for name, value in environment.env_vars:
         if value is None:
@@ -107,7 +106,7 @@ def configured_variables(environment: NodeEnvironment, node_paths: Mapping[str, 
 
 
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """The driver's settings that workers get where their node has none of its own."""
+    """The driver's library settings. Workers take those that their node does not set."""
     return {
         name: value
         for name, value in environ.items()
@@ -116,7 +115,7 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def runtime_env(variables: Mapping[str, str], interpreter: str | None) -> dict[str, Any]:
-    """What must be asked of Ray because it takes a new process; mostly nothing."""
+    """Ray's `runtime_env` for settings that only a new process can have; mostly empty."""
     wanted: dict[str, Any] = {}
     early = {name: value for name, value in variables.items() if needs_new_process(name)}
     if early:

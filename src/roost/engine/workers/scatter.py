@@ -1,4 +1,4 @@
-"""Arguments that differ by rank."""
+"""Arguments with a value of its own for each rank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Scattered:
-    """One value for each rank a call goes to, in rank order."""
+    """One value for each called rank, in rank order."""
 
     __slots__ = ("values",)
 

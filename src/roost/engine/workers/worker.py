@@ -1,9 +1,12 @@
-"""The base class of a user's workers."""
+"""The base class of a user's workers, and the worker that the calling code runs in."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """Who a worker is."""
+    """The group, rank and place of a worker."""
 
     group: str
     job: str
@@ -23,22 +26,49 @@ class WorkerContext:
     world_size: int
     master_addr: str
     master_port: int
-    node: str  # its node in words
+    node: str  # its node, for messages
     devices: tuple[str, ...]
-    share: float | None = None  # what it is charged of each of its accelerators, where a plan says so
+    share: float | None = None  # its share of each of its accelerators, if a plan sets one
 
     @property
     def name(self) -> str:
         return f"{self.group}:{self.placement.rank}"
 
 
-_starting: WorkerContext | None = None
+_current: WorkerContext | None = None
 
 
-def begin(context: WorkerContext | None) -> None:
-    """The next worker constructed in this process is this one."""
-    global _starting
-    _starting = context
+def current_worker() -> WorkerContext | None:
+    """The worker that the calling code runs in; None in the driver and in processes that roost did not start."""
+    return _current
+
+
+def _become_worker(context: WorkerContext | None) -> None:
+    """Called in a worker's own process, before its class is constructed."""
+    global _current
+    _current = context
+
+
+@contextmanager
+def _running_as(context: WorkerContext | None) -> Iterator[None]:
+    """Code inside the block runs in this worker. Blocks may nest: an inline worker may call another group."""
+    outer = current_worker()
+    _become_worker(context)
+    try:
+        yield
+    finally:
+        _become_worker(outer)
+
+
+def describe_this_process() -> str:
+    """A name for this process in messages: `actor rank 3 (pid 4711)`."""
+    # The worker knows better than the environment, in which an inference engine sets ranks of its own.
+    context = current_worker()
+    group, rank = os.environ.get("ROOST_GROUP"), os.environ.get("RANK")
+    if context is not None:
+        group, rank = context.group, str(context.placement.rank)
+    name = f"{group} rank {rank}" if group and rank else "the driver"
+    return f"{name} (pid {os.getpid()})"
 
 
 class Worker:
@@ -50,22 +80,23 @@ class Worker:
     local_rank: int
     group_name: str
     share: float | None
-    _rank: int  # as older programs call them
+    _rank: int  # the names that older programs use
     _world_size: int
     _group_name: str
     _context: WorkerContext
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         worker = super().__new__(cls)
-        if _starting is not None:  # before __init__, so that it can use all of this
-            worker._context = _starting
-            place = worker.placement = _starting.placement
-            # Plain attributes: a worker that sets its own `self.rank` may do so.
-            worker.rank = worker._rank = place.rank
-            worker.world_size = worker._world_size = _starting.world_size
-            worker.group_name = worker._group_name = _starting.group
-            worker.local_rank = place.local_rank
-            worker.share = _starting.share
+        context = current_worker()
+        if context is not None:  # set before __init__, so that __init__ can use them
+            worker._context = context
+            placement = worker.placement = context.placement
+            # Plain attributes, so that a worker may set a `self.rank` of its own.
+            worker.rank = worker._rank = placement.rank
+            worker.world_size = worker._world_size = context.world_size
+            worker.group_name = worker._group_name = context.group
+            worker.local_rank = placement.local_rank
+            worker.share = context.share
         return worker
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -73,7 +104,7 @@ class Worker:
 
     @classmethod
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupLauncher:
-        """Workers constructed with these arguments, once `launch` says where."""
+        """A group of workers with these constructor arguments; `launch` places and starts it."""
         from roost.engine.group import GroupLauncher
 
         return GroupLauncher(cls, args, kwargs)

@@ -14,7 +14,7 @@ import ray
 from crew import Reporter
 
 import roost
-from roost.engine.reservation.cluster_snapshot import survey
+from roost.engine.reservation.cluster_snapshot import take_snapshot
 
 pytestmark = pytest.mark.ray
 
@@ -39,10 +39,10 @@ def named_actors() -> set[str]:
     return {entry["namespace"] for entry in ray.util.list_named_actors(all_namespaces=True)}
 
 
-def test_a_survey_sees_what_a_job_would_and_leaves_nothing(clusters: Any) -> None:
+def test_a_snapshot_sees_what_a_job_would_and_leaves_nothing(clusters: Any) -> None:
     cluster = clusters()
     before = named_actors()
-    found = survey()
+    found = take_snapshot()
     assert found.inventory.nodes == cluster.inventory.nodes
     assert found.holders == ()
     assert named_actors() == before
@@ -81,7 +81,7 @@ def test_work_without_a_placement_group_is_seen(connected: str) -> None:
     hoarder = Hoarder.remote()
     try:
         ray.get(hoarder.there.remote(), timeout=60)
-        held = survey().holders
+        held = take_snapshot().holders
     finally:
         ray.kill(hoarder)
     assert [(one.name, one.count, one.devices) for one in held] == [
