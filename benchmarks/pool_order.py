@@ -18,7 +18,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 import roost
-from roost.engine import measuring
+from roost.engine.reservation import measuring
 
 
 @ray.remote(num_cpus=0, num_gpus=1)

@@ -1,22 +1,23 @@
 """The names roost exports. This list is the only one: type checkers read it, and `__init__.py` imports from it."""
 
 from roost.engine.cluster import Cluster as Cluster
-from roost.engine.device_lock import DeviceLock as DeviceLock
-from roost.engine.device_lock import check_fence as check_fence
-from roost.engine.device_lock import device_lock as device_lock
-from roost.engine.embedded import embedded as embedded
+from roost.engine.connection.embedded import embedded as embedded
 from roost.engine.group import WorkerGroup as WorkerGroup
-from roost.engine.leases import PortLease as PortLease
-from roost.engine.leases import lease_ports as lease_ports
-from roost.engine.managers import CollectiveManager as CollectiveManager
-from roost.engine.managers import NodeManager as NodeManager
-from roost.engine.managers import WorkerManager as WorkerManager
-from roost.engine.managers import running_jobs as running_jobs
+from roost.engine.here import check_fence as check_fence
+from roost.engine.here import device_lock as device_lock
+from roost.engine.here import lease_ports as lease_ports
+from roost.engine.job.managers import CollectiveManager as CollectiveManager
+from roost.engine.job.managers import NodeManager as NodeManager
+from roost.engine.job.managers import WorkerManager as WorkerManager
+from roost.engine.job.managers import running_jobs as running_jobs
+from roost.engine.locks.device_lock import DeviceLock as DeviceLock
 from roost.engine.placement_groups import create_placement_groups as create_placement_groups
 from roost.engine.pool import Pool as Pool
-from roost.engine.result import GroupResult as GroupResult
-from roost.engine.scatter import scatter as scatter
-from roost.engine.worker import Worker as Worker
+from roost.engine.ports.port_lease import PortLease as PortLease
+from roost.engine.workers.result import GroupResult as GroupResult
+from roost.engine.workers.scatter import scatter as scatter
+from roost.engine.workers.worker import Worker as Worker
+from roost.engine.workers.worker import current_worker as current_worker
 from roost.errors import CallTimeout as CallTimeout
 from roost.errors import ClusterError as ClusterError
 from roost.errors import ConfigurationError as ConfigurationError

@@ -212,6 +212,14 @@ class ReservationError(ClusterError):
     """The accelerators a job needs cannot be had."""
 
 
+class JobEnded(ClusterError):
+    """The job, or the process of roost that was asked, has ended."""
+
+
+class NoAnswer(ClusterError):
+    """A process of roost did not answer in time. It may still do what it was asked."""
+
+
 class LaunchError(RoostError):
     """A group of workers could not be started; nothing of it is left running."""
 

@@ -9,7 +9,7 @@ import pytest
 from crew import FailsToStart, HoldsALock, Picky, Reporter
 
 import roost
-from roost.engine.result import Described, as_portable, in_one_line, raised_error
+from roost.engine.workers.remote_errors import Described, as_portable, in_one_line, raised_error
 
 FINDING = roost.Finding(code="RE110", what="actor rank 1 (node 0) raised in step: it broke")
 

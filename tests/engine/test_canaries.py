@@ -16,7 +16,7 @@ import pytest
 from remains import descendants
 from running import Program, new_job
 
-from roost.engine.embedded import environment_for_nodes
+from roost.engine.connection.embedded import environment_for_nodes
 
 pytestmark = pytest.mark.ray
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import ray
-from casualties import NeverConstructed
 from crew import FailsToStart, Reporter
+from killing import NeverConstructed
 from remains import assert_ended, assert_gone, descendants, remains
 from running import Program, eventually, new_job
 
@@ -144,7 +144,7 @@ def test_an_embedded_ray_ends_with_its_killed_driver() -> None:
             said = driver.answer(within=120)
             processes = descendants(driver.process.pid)
             assert {process.pid for process in processes} >= set(said["pids"][1:])
-            assert any("roost.engine.embedded" in process.cmdline() for process in processes)
+            assert any("roost.engine.connection.embedded" in process.cmdline() for process in processes)
         finally:
             driver.kill()
         assert_ended(processes)

@@ -15,8 +15,8 @@ from crew import Reporter
 from running import Program, eventually, new_job
 
 import roost
-from roost.engine import managers
-from roost.engine.connection import job_namespace
+from roost.engine.connection.ray_connection import job_namespace
+from roost.engine.job import managers
 
 pytestmark = pytest.mark.ray
 Run = Callable[..., Program]

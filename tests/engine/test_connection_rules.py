@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import roost
-from roost.engine.connection import check_version, warn_if_open
-from roost.engine.embedded import own_cluster_address
+from roost.engine.connection.embedded import own_cluster_address
+from roost.engine.connection.ray_connection import check_version, warn_if_open
 
 
 @pytest.mark.parametrize("version", ["2.49.0", "2.60.0", "3.0.0", "2.100.1", "3.0.0.dev0", "2.49.0rc1"])

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lessees import Locker, LockingEngine
+from port_clients import Locker, LockingEngine
 from running import eventually
 
 import roost
-from roost.engine import worker
-from roost.engine.devices import NodeDevices
-from roost.engine.worker import WorkerContext
+from roost.engine.locks.node_devices import NodeDevices
+from roost.engine.workers.worker import WorkerContext, _running_as
 from roost.inventory.nodes import Accelerators, Node
 
 pytestmark = pytest.mark.ray
@@ -343,11 +342,8 @@ def on_masked_node(visible: tuple[int, ...] = (), told: tuple[str, ...] = ()) ->
         node="",
         devices=told,
     )
-    worker.begin(context if visible else None)
-    try:
+    with _running_as(context if visible else None):
         return NodeDevices.of("j", node, {}, ("4", "3", "2", "GPU-x"))
-    finally:
-        worker.begin(None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from running import eventually
 
 import roost
-from roost.engine import embedded
+from roost.engine.connection import embedded
 
 pytestmark = pytest.mark.ray
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ray
 SLOW = """
 import glob, os, sys
 left = glob.glob(os.path.join(os.path.dirname(__file__), "slow*"))
-if left and "roost.engine.embedded" in " ".join(sys.orig_argv):
+if left and "roost.engine.connection.embedded" in " ".join(sys.orig_argv):
     os.remove(left[0])
     import ray._private.node, ray._private.services, time
 

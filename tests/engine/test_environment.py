@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from roost import Inventory, PackedPlacementStrategy
-from roost.engine import environment
-from roost.engine.embedded import environment_for_nodes
-from roost.engine.worker import WorkerContext
+from roost.engine.connection.embedded import environment_for_nodes
+from roost.engine.workers import environment
+from roost.engine.workers.worker import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from remains import is_free
 
-from roost.engine.agent import NodeAgent
-from roost.engine.locks import Decision, Granted, LockTable, Refused, TimedOut
-from roost.engine.owners import Owner, Process, _process
+from roost.engine.job.node_agent import NodeAgent
+from roost.engine.locks.lock_table import Decision, LockGranted, LockTable, Refused, TimedOut
+from roost.engine.processes.owner import Owner
+from roost.engine.processes.process_facts import Process, process_of
 
 NEVER = float("inf")
 
@@ -29,13 +30,13 @@ def table() -> LockTable:
 
 
 def granted(decisions: Sequence[Decision]) -> list[tuple[str, tuple[Any, ...], int]]:
-    assert all(isinstance(one, Granted) for one in decisions), decisions
-    return [(one.owner.who, one.devices, one.fence) for one in decisions if isinstance(one, Granted)]
+    assert all(isinstance(one, LockGranted) for one in decisions), decisions
+    return [(one.owner.who, one.devices, one.fence) for one in decisions if isinstance(one, LockGranted)]
 
 
 def is_current(table: LockTable, device: int, fence: int) -> bool:
     """Whether this is the number of the lock that is held on the device now."""
-    holding = table.holding(device)
+    holding = table.hold_on(device)
     return holding is not None and holding.fence == fence
 
 
@@ -56,7 +57,7 @@ def test_all_devices_together_and_nobody_overtakes(table: LockTable) -> None:
     one, both, late, apart = owner(1), owner(2), owner(3), owner(4)
     table.request(one, [0], 0, NEVER)
     assert table.request(both, [0, 1], 0, NEVER) == []
-    assert table.holding(1) is None  # nothing is kept while waiting
+    assert table.hold_on(1) is None  # nothing is kept while waiting
     assert table.request(late, [1, 2], 0, NEVER) == []  # both of its devices are free, but it came later
     assert granted(table.request(apart, [3], 0, NEVER)) == [("process 4", (3,), 2)]
     assert granted(table.release(one, 1, 0)) == [("process 2", (0, 1), 3)]
@@ -207,7 +208,7 @@ class Turns(RuleBasedStateMachine):
             place = next((i for i, (who, _, _) in enumerate(self.queue) if who == decision.owner), None)
             assert place is not None, "a decision about nothing"
             who, devices, deadline = self.queue.pop(place)
-            if isinstance(decision, Granted):
+            if isinstance(decision, LockGranted):
                 assert set(decision.devices) == devices
                 assert decision.fence > self.fence  # numbers only grow
                 if not self.holds(who):
@@ -273,7 +274,7 @@ class Turns(RuleBasedStateMachine):
     def table_agrees(self) -> None:
         if not hasattr(self, "table"):
             return
-        assert {one.fence for one in self.table.holdings} == set(self.held)
+        assert {one.fence for one in self.table.holds} == set(self.held)
         assert [one.owner for one in self.table.waiting] == [who for who, _, _ in self.queue]
         assert all(deadline > self.now for _, _, deadline in self.queue)
         for fence, (_, devices, _) in self.held.items():
@@ -324,9 +325,9 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
 def test_an_agent_tells_who_waits_and_forgets_the_dead(children: list[subprocess.Popen[bytes]]) -> None:
     async def life() -> None:
         agent = NodeAgent()
-        holder, dying, leaving, next_one = (Owner(process=_process(child.pid)) for child in children)
+        holder, dying, leaving, next_one = (Owner(process=process_of(child.pid)) for child in children)
         first = await agent.acquire(holder, [0], 1, None)
-        assert isinstance(first, Granted)
+        assert isinstance(first, LockGranted)
         late = await agent.acquire(dying, [0], 0, None)
         assert isinstance(late, TimedOut)
         waiting = {
@@ -341,13 +342,13 @@ def test_an_agent_tells_who_waits_and_forgets_the_dead(children: list[subprocess
         assert all(map(is_free, ports))
         children[0].kill()
         decision = await asyncio.wait_for(waiting[next_one], 30)
-        assert isinstance(decision, Granted)
+        assert isinstance(decision, LockGranted)
         assert decision.fence == first.fence + 1
-        found = await agent.holding(0)
+        found = await agent.hold_on(0)
         assert found is not None
         assert found[0].owner == next_one
         await agent.withdraw(next_one)
-        assert await agent.holding(0) is None
+        assert await agent.hold_on(0) is None
 
     asyncio.run(life())
 
@@ -356,7 +357,7 @@ def test_an_agent_watches_while_there_is_something_to_watch(children: list[subpr
     async def life() -> None:
         agent = NodeAgent()
         for child in children[:2]:  # twice: the watch ends, and begins again
-            await agent.lease_ports(owner=Owner(process=_process(child.pid)))
+            await agent.lease_ports(owner=Owner(process=process_of(child.pid)))
             watcher = agent._watcher
             assert watcher is not None
             child.kill()

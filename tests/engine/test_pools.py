@@ -13,7 +13,8 @@ from running import new_job
 
 import roost
 from roost import Layout
-from roost.engine import granting, measuring
+from roost.engine.reservation import bundle_requests as granting
+from roost.engine.reservation import measuring
 
 pytestmark = pytest.mark.ray
 Clusters = Callable[..., roost.Cluster]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import ray
-from lessees import Lessee, listen_and_close
+from port_clients import Lessee, listen_and_close
 from remains import is_free
 from running import Program, eventually, module_path, new_job
 
 import roost
-from roost.engine.discovery import on_node
-from roost.engine.ports import PortShelf
+from roost.engine.connection.discovery import on_node
+from roost.engine.ports.port_shelf import PortShelf
 
 pytestmark = pytest.mark.ray
 FOUR = roost.NodePlacementStrategy([0] * 4)

@@ -17,10 +17,17 @@ import pytest
 from remains import is_free
 
 import roost
-from roost.engine import ports as ports_module
-from roost.engine.owners import Owner, Process, this_process
-from roost.engine.port_ranges import ALLOWED, allowed_ports, around_from_somewhere, ephemeral_ports, shuffled
-from roost.engine.ports import PortShelf
+from roost.engine.ports import port_shelf as ports_module
+from roost.engine.ports.port_ranges import (
+    ALLOWED,
+    allowed_ports,
+    ephemeral_ports,
+    rotated,
+    shuffled,
+)
+from roost.engine.ports.port_shelf import PortShelf
+from roost.engine.processes.owner import Owner
+from roost.engine.processes.process_facts import Process, this_process
 
 NONE = range(0)
 
@@ -210,7 +217,7 @@ def test_every_candidate_is_tried_once(pieces: list[range]) -> None:
     late = everything[2:0:-1]
     assert list(shuffled(pieces, last=[-1, *late, 99]))[len(everything) - len(late) :] == late
     for count in (1, 2, 3, 1, 2, 3):
-        walked = list(around_from_somewhere(pieces, count))
+        walked = list(rotated(pieces, count))
         assert sum(map(len, walked)) <= len(everything) + count - 1
         for piece in pieces:
             for first in piece[: max(0, len(piece) - count + 1)]:
@@ -271,7 +278,7 @@ def test_absurd_counts(shelf: Callable[..., PortShelf], count: Any) -> None:
 
 def in_a_child(body: str) -> str:
     """Limits are of a process; this one needs its own."""
-    program = f"import resource, roost\nfrom roost.engine.ports import PortShelf\n{body}"
+    program = f"import resource, roost\nfrom roost.engine.ports.port_shelf import PortShelf\n{body}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout

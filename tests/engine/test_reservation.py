@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from running import Program, eventually, new_job
 
 import roost
-from roost.engine import granting
+from roost.engine.reservation import bundle_requests as granting
 
 pytestmark = pytest.mark.ray
 Jobs = list[Any]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import ray
 from crew import DiesWhileStarting, FailsToStart, NeverStarts, Picky, Reporter
-from meddling import Meddler
+from outside_holders import Meddler
 from running import Program, alive, eventually, new_job
 
 import roost
-from roost.engine.connection import job_namespace
+from roost.engine.connection.ray_connection import job_namespace
 
 pytestmark = pytest.mark.ray
 NAMES = (

@@ -318,8 +318,12 @@ def first(plan: dict[str, Any]) -> Any:
         lambda plan: first(plan).update(group="x"),
         lambda plan: first(plan).update(group="node"),
         lambda plan: plan["components"]["w"].update(isolate_accelerator=False),
-        lambda plan: plan["components"]["w"].update(engines={"processes": 1, "server": "s", "kind": "regular"}),
-        lambda plan: plan["components"]["w"].update(engines={"processes": 3, "server": "s", "kind": "regular"}),
+        lambda plan: plan["components"]["w"].update(
+            engines={"processes": 1, "server": "s", "kind": "regular"}
+        ),
+        lambda plan: plan["components"]["w"].update(
+            engines={"processes": 3, "server": "s", "kind": "regular"}
+        ),
         lambda plan: plan["components"]["w"].update(placements=[]),
         lambda plan: plan["findings"][0].update(code="XX999"),
         lambda plan: plan["findings"][0].update(what=None),

@@ -14,10 +14,11 @@ from typing import Any
 
 import psutil
 import pytest
-from kin import PROGRAMS, Engine, eventually, keepers_of, started, those_with
+from process_tree import PROGRAMS, Engine, eventually, keepers_of, started, those_with
 
 import roost
-from roost.engine import children, keeper
+from roost.engine.processes import confinement as children
+from roost.engine.processes import keeper
 
 WITHIN = 3.0  # seconds after the engine's end
 KINDS = (
@@ -112,7 +113,7 @@ def test_an_engine_inside_an_engine(engines: Callable[..., Engine], tmp_path: Pa
     outer.have("daemon")
     program = f"""
 import subprocess, sys
-from roost.engine.children import confine
+from roost.engine.processes.confinement import confine
 confine()
 inner = subprocess.Popen([sys.executable, {str(PROGRAMS / "engine.py")!r}, {str(outer.notes)!r}], stdin=-1, stdout=-1)
 inner.stdin.write(b"start unmarked\\nstart daemon\\nstart cleared\\n"); inner.stdin.flush()
@@ -187,7 +188,7 @@ import json, os, signal, subprocess, sys
 told = []
 handler = lambda *_: told.append(1)
 signal.signal(signal.SIGCHLD, handler)
-from roost.engine.children import confine
+from roost.engine.processes.confinement import confine
 confine()
 told.clear()
 codes = [subprocess.run(["sh", "-c", words]).returncode for words in ("exit 7", "kill -9 $$")]
@@ -252,7 +253,7 @@ def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 def test_where_there_is_no_prctl() -> None:
     program = """
 import logging
-from roost.engine import children
+from roost.engine.processes import confinement as children
 logging.basicConfig(format="%(message)s")
 children.ctypes.CDLL = lambda *_: object()
 children.confine()

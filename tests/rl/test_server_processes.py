@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kin import PROGRAMS, eventually
+from process_tree import PROGRAMS, eventually
 
 from roost.errors import LaunchError
 from roost.rl.server_process import ServerFailed, ServerProcess
@@ -301,7 +301,7 @@ def test_orphans_of_a_server_are_collected(tmp_path: Path) -> None:
     """They come to the engine, and would stay zombies until its end."""
     program = f"""
 import os, subprocess, sys
-from roost.engine.children import confine
+from roost.engine.processes.confinement import confine
 from roost.rl.server_process import ServerProcess
 confine()
 server = ServerProcess.start(["sh", "-c", "(setsid sh -c 'echo $$ > {tmp_path}/orphan; exec sleep 100' &); sleep 100; :"], {{}})

@@ -19,7 +19,7 @@ def command(shape: str, as_json: bool) -> int:
     SHAPE is NODESxACCELERATORS, such as 2x4. The address is printed when it is ready; programs reach it through
     RAY_ADDRESS or Cluster(address=...). Ctrl-C or SIGTERM ends it and everything in it.
     """
-    from roost.engine.embedded import embedded
+    from roost.engine.connection.embedded import embedded
 
     nodes, ended = embedded(shape), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

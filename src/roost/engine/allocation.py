@@ -10,7 +10,8 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from roost.engine.discovery import on_node
+from roost.engine.connection.discovery import on_node
+from roost.engine.workers.remote_errors import first_line
 from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind
 
@@ -46,7 +47,7 @@ def start_allocated(
             Finding(
                 code="RE115",
                 what=f"an actor named {worker_name!r} exists already",
-                why=str(error).splitlines()[0][:200],
+                why=first_line(error, 200),
                 remedy="choose another worker_name",
             )
         ) from None

@@ -11,7 +11,8 @@ from typing import Any
 
 import ray
 
-from roost.engine.result import Described, GroupResult, seconds
+from roost.engine.workers.remote_errors import Described, first_line
+from roost.engine.workers.result import GroupResult, seconds
 from roost.errors import Finding, WorkerDied, WorkerError
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -146,7 +147,7 @@ class RayResult(GroupResult):
                 code="RE111",
                 what=f"{self._where(position)} died in or before {self.method}"
                 + (f" ({others} other ranks failed too)" if others else ""),
-                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                why=first_line(error),
                 remedy="its log says what happened; launch the group again",
             )
         )

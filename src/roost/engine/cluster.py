@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from roost.config.document import Document, load
 from roost.config.plain import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
+from roost.engine.locks.device_lock import DeviceLock, Locks, check_number, check_on, lock_on
+from roost.engine.locks.node_devices import NodeDevices
+from roost.engine.ports.port_lease import PortLease
 from roost.errors import ClusterError, ConfigurationError, Finding, error_for, render
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
@@ -18,10 +21,7 @@ from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
 
 if TYPE_CHECKING:
-    from roost.engine.device_lock import DeviceLock, Locks
-    from roost.engine.devices import NodeDevices
     from roost.engine.group import LaunchOrder, WorkerGroup
-    from roost.engine.leases import PortLease
     from roost.engine.pool import Pool
     from roost.engine.position import Position
 
@@ -188,23 +188,17 @@ class Cluster:
         hold_for: float | None = None,
     ) -> DeviceLock:
         """Lock devices of any node; waits for its turn, at most `timeout` seconds."""
-        from roost.engine.device_lock import lock_on
-
         known = self.devices_on(node_rank)
         return lock_on(self.locks_on(node_rank), known.identify_all(devices), timeout, hold_for)
 
     def check_fence(self, node_rank: int, device: int | str, fence: int) -> None:
         """Raises unless this is the number of the lock held on the device now."""
-        from roost.engine.device_lock import check_number, check_on
-
         check_number(fence)
         known = self.devices_on(node_rank)
         check_on(self.locks_on(node_rank), known.identify(device), fence)
 
     def devices_on(self, node_rank: int) -> NodeDevices:
         """What can be locked on a node, by every name it has."""
-        from roost.engine.devices import NodeDevices
-
         self.check_device(node_rank, None)
         infos = self.node_infos
         names = infos[node_rank].device_names if infos else ()

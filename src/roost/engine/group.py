@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from roost.config.schema import NAME
-from roost.engine.result import GroupResult, seconds
-from roost.engine.scatter import Scattered
+from roost.engine.workers.result import GroupResult, seconds
+from roost.engine.workers.scatter import Scattered
 from roost.errors import Finding, LaunchError, WorkerError, nearest
 from roost.placement.placement import Placement
 from roost.placement.strategies import NodePlacementStrategy, PackedPlacementStrategy, PlacementStrategy

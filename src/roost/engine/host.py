@@ -13,9 +13,9 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from roost.engine.result import as_portable
-from roost.engine.scatter import share_of
-from roost.engine.worker import WorkerContext, begin
+from roost.engine.workers.remote_errors import as_portable
+from roost.engine.workers.scatter import share_of
+from roost.engine.workers.worker import WorkerContext, _become_worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Host:
         rank = order.context.placement.rank
         with portable_errors():
             cls, args, kwargs = cloudpickle.loads(program)
-            begin(order.context)
+            _become_worker(order.context)
             self._worker = cls(
                 *[share_of(arg, rank) for arg in args],
                 **{key: share_of(arg, rank) for key, arg in kwargs.items()},

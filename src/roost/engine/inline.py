@@ -15,17 +15,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from roost.engine import environment, worker
 from roost.engine.cluster import Cluster, Wanted, with_groups
 from roost.engine.group import LaunchOrder, WorkerGroup, seat
-from roost.engine.inline_locks import InlineLocks
-from roost.engine.leases import PortLease
-from roost.engine.locks import LockTable
-from roost.engine.owners import Owner
-from roost.engine.ports import PortShelf
+from roost.engine.locks.inline_locks import InlineLocks
+from roost.engine.locks.lock_table import LockTable
+from roost.engine.ports.port_lease import PortLease
+from roost.engine.ports.port_shelf import PortShelf
 from roost.engine.position import Position
-from roost.engine.result import GroupResult, in_one_line
-from roost.engine.scatter import share_of
+from roost.engine.processes.owner import Owner
+from roost.engine.workers import environment
+from roost.engine.workers.remote_errors import in_one_line
+from roost.engine.workers.result import GroupResult
+from roost.engine.workers.scatter import share_of
+from roost.engine.workers.worker import _running_as
 from roost.errors import ClusterError, Finding, LaunchError, nearest
 from roost.inventory.inventory import Inventory
 
@@ -174,8 +176,10 @@ class InlineMembers:
         settings = environment.rank_settings(
             cluster.inventory,
             cluster.job,
-            order,
+            order.name,
             place,
+            world_size=len(order.placements),
+            share=order.shares[rank] if order.shares else None,
             master_addr=cluster.master_addr,
             master_port=cluster.master_port,
             device_names=place.visible_accelerators,
@@ -238,13 +242,12 @@ def _finish(awaitable: Any) -> Any:
 
 @contextmanager
 def _as_rank(settings: environment.RankSettings) -> Iterator[None]:
-    saved, outer = dict(os.environ), worker._starting
+    saved = dict(os.environ)
     os.environ.update(settings.variables)
-    worker.begin(settings.context)
     try:
-        yield
+        with _running_as(settings.context):
+            yield
     finally:
-        worker.begin(outer)  # a rank may call another group
         os.environ.clear()
         os.environ.update(saved)
 

@@ -14,13 +14,13 @@ import ray
 from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from roost.engine import environment
 from roost.engine.calls import cause_of
-from roost.engine.connection import job_namespace, named
-from roost.engine.discovery import on_node
+from roost.engine.connection.discovery import on_node
+from roost.engine.connection.ray_connection import job_namespace, named
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import AsyncHost, Host, StartOrder, WhereItIs, is_async
-from roost.engine.result import in_one_line
+from roost.engine.workers import environment
+from roost.engine.workers.remote_errors import first_line, in_one_line
 from roost.errors import Finding, LaunchError
 from roost.inventory.accelerators import accelerator_kind
 from roost.placement.placement import Placement
@@ -56,8 +56,10 @@ class Launch:
             settings = environment.rank_settings(
                 self.cluster.inventory,
                 self.cluster.job,
-                self.order,
+                self.order.name,
                 placement,
+                world_size=len(self.order.placements),
+                share=self.order.shares[rank] if self.order.shares else None,
                 master_addr=self.master_addr,
                 master_port=self.master_port,
                 device_names=_device_names(self.cluster, placement),
@@ -95,7 +97,7 @@ class Launch:
                 Finding(
                     code="RE115",
                     what=f"an actor named {title!r} exists already",
-                    why=str(error).splitlines()[0][:200],
+                    why=first_line(error, 200),
                     remedy="launch the group under another name",
                 )
             ) from None
@@ -134,7 +136,7 @@ class Launch:
         if cause is not None:
             why = in_one_line(cause)
         else:
-            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            why = first_line(error, 500)
         return LaunchError(
             Finding(
                 code="RE108",

@@ -14,13 +14,13 @@ import ray
 from roost.config.schema import NAME
 from roost.engine.allocation import check_allocation, start_allocated, variables_for
 from roost.engine.cluster import Cluster, Wanted, with_groups
-from roost.engine.connection import answer, connect, job_namespace
-from roost.engine.device_lock import AgentLocks
-from roost.engine.discovery import LiveNode, choose, examine, start_agents, wait_for_nodes
+from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
+from roost.engine.connection.ray_connection import answer, connect, job_namespace
 from roost.engine.group import LaunchOrder, WorkerGroup
-from roost.engine.launching import accelerators_of
-from roost.engine.leases import PortLease, lease_from
-from roost.engine.managers import (
+from roost.engine.job.agent_leases import lease_from
+from roost.engine.job.agent_locks import AgentLocks
+from roost.engine.job.agents import agent_of, start_agents
+from roost.engine.job.managers import (
     MANAGERS,
     CollectiveManager,
     Manager,
@@ -29,10 +29,12 @@ from roost.engine.managers import (
     current_job,
     is_running,
 )
+from roost.engine.launching import accelerators_of
 from roost.engine.members import RayMembers, start_members
-from roost.engine.owners import Owner
+from roost.engine.ports.port_lease import PortLease
 from roost.engine.position import Position
-from roost.engine.reservation import Reservation
+from roost.engine.processes.owner import Owner
+from roost.engine.reservation.reservation import Reservation
 from roost.errors import ClusterError, Finding, ReservationError, nearest
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
@@ -129,12 +131,7 @@ class LiveCluster(Cluster):
                 manager: ray.get_actor(manager.NAME, namespace=job_namespace(self.job))
                 for manager in MANAGERS
             }
-            self._live = [
-                LiveNode(
-                    facts, ray.get_actor(f"agent:{facts.node_id[:16]}", namespace=job_namespace(self.job))
-                )
-                for facts in layout["facts"]
-            ]
+            self._live = [LiveNode(facts, agent_of(self.job, facts.node_id)) for facts in layout["facts"]]
             self.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
             self.master_addr, self.master_port = layout["master_addr"], layout["master_port"]
             self.reservation = Reservation(self.job, self._live, manager.get_held(), attached=True)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from roost.engine.calls import RayResult, forget_abandoned, once, sweep
-from roost.engine.connection import answer
+from roost.engine.connection.ray_connection import answer
 from roost.engine.group import LaunchOrder, seat
 from roost.engine.host import WhereItIs
 from roost.engine.launching import Launch, accelerators_of
-from roost.engine.result import GroupResult
-from roost.engine.scatter import share_of
+from roost.engine.workers.remote_errors import first_line
+from roost.engine.workers.result import GroupResult
+from roost.engine.workers.scatter import share_of
 from roost.errors import Finding, WorkerError
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement
@@ -121,7 +122,7 @@ class RayMembers:
                 Finding(
                     code="RE113",
                     what=f"{self.name}.{method}: an argument cannot be sent to the workers",
-                    why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                    why=first_line(error),
                     remedy="pass plain data, or make it in the worker",
                 )
             ) from error

@@ -10,7 +10,7 @@ from roost.config.ranks import ranges
 from roost.engine.cluster import Cluster
 from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
 from roost.engine.position import Position
-from roost.engine.result import seconds
+from roost.engine.workers.result import seconds
 from roost.errors import (
     ClusterError,
     Finding,

@@ -6,7 +6,7 @@ from typing import Any
 
 from roost.engine.group import GroupLauncher
 from roost.engine.pool import Pool
-from roost.engine.worker import Worker
+from roost.engine.workers.worker import Worker
 from roost.errors import ConfigurationError, Finding
 
 

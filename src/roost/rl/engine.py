@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roost.engine.children import confine
-from roost.engine.leases import PortLease, inline_cluster, lease_ports
-from roost.engine.worker import Worker
+from roost.engine.here import inline_cluster, lease_ports
+from roost.engine.ports.port_lease import PortLease
+from roost.engine.processes.confinement import confine
+from roost.engine.workers.worker import Worker
 from roost.rl.addresses import Address
 from roost.rl.command import CommandLine
 from roost.rl.server_process import ServerProcess

@@ -9,8 +9,8 @@ from typing import Any
 
 from roost.config.engines import EngineSlice
 from roost.engine.group import WorkerGroup
-from roost.engine.result import GroupResult
-from roost.engine.scatter import scatter
+from roost.engine.workers.result import GroupResult
+from roost.engine.workers.scatter import scatter
 from roost.errors import CallTimeout, WorkerError
 from roost.rl.engine import EngineContext, EngineSeat
 from roost.rl.seats import engine_contexts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roost.engine.result import in_one_line
+from roost.engine.workers.remote_errors import in_one_line
 from roost.errors import Finding, LaunchError, RoostError, WorkerDied, WorkerError
 from roost.rl.engine_group import RunningEngines
 from roost.rl.server_process import ServerFailed

@@ -10,7 +10,7 @@ from typing import Any
 from roost.config.engines import EngineSlice
 from roost.engine.group import GroupLauncher
 from roost.engine.pool import Pool
-from roost.engine.result import GroupResult, seconds
+from roost.engine.workers.result import GroupResult, seconds
 from roost.errors import CallTimeout, ConfigurationError, Finding, LaunchError, WorkerError, nearest
 from roost.rl.addresses import parse_addresses
 from roost.rl.arguments import check_pool, refused

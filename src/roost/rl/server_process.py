@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from roost.engine.children import Family
+from roost.engine.processes.confinement import Family
 from roost.errors import Finding, LaunchError
 from roost.rl.addresses import http_status, is_fine
 from roost.rl.command import secret_texts, without_secrets

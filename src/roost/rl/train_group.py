@@ -7,8 +7,8 @@ from typing import Any
 
 from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
 from roost.engine.pool import Pool
-from roost.engine.result import GroupResult, seconds
-from roost.engine.worker import Worker
+from roost.engine.workers.result import GroupResult, seconds
+from roost.engine.workers.worker import Worker
 from roost.errors import Finding, WorkerError
 from roost.rl.arguments import check_pool, launcher_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from casualties import NeverConstructed, Parent
+from killing import NeverConstructed, Parent
 from saying import say
 
 import roost

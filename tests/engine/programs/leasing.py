@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from lessees import Lessee
+from port_clients import Lessee
 from saying import say
 
 import roost

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from roost.engine.children import confine
+from roost.engine.processes.confinement import confine
 
 NOTES = sys.argv[1]
 

@@ -1,0 +1,1 @@
+"""The connection to Ray, the embedded Ray, and which nodes there are."""

@@ -1,0 +1,250 @@
+"""A real Ray of several nodes on this machine, with virtual accelerators.
+
+It listens on loopback only, on ports nobody uses, in a directory of its own, so it never meets another Ray.
+A child process runs it: Ray's signal handlers stay out of the caller, and when the caller dies, however it
+dies, the child reads the end of its input and takes everything down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from roost.errors import ClusterError, Finding
+from roost.inventory.accelerators import accelerator_kind
+from roost.inventory.inventory import Inventory
+from roost.inventory.nodes import Node
+from roost.secret_names import looks_secret
+
+INDEX_LABEL = "roost-index"
+TYPE_LABEL = "roost-accelerator"
+LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the network
+TRIES = (
+    3  # of starting: Ray gives a node 30 seconds, however busy the machine is, and no setting changes that
+)
+TOO_SLOW = "timed out during startup"
+START_WITHIN = 60.0  # seconds, and as many again for each further node
+STOP_WITHIN = 30.0
+# How a machine, its Python and its accelerators are set up. Everything else a worker needs is said in the config.
+INHERITED = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX"),
+    )
+)
+INHERITED_PREFIXES = (
+    *("LC_", "PYTHON", "LD_", "DYLD_", "MALLOC_", "RAY_", "ROOST_"),
+    *("CUDA_", "NVIDIA_", "HIP_", "ROCR_", "ROCM_", "HSA_", "ASCEND_", "MUSA_", "ONEAPI_", "ZE_", "XPU_"),
+    *("NCCL_", "GLOO_", "TORCH_", "OMP_", "MKL_", "OPENBLAS_"),
+)
+
+
+class EmbeddedCluster:
+    """`with embedded("2x4") as address:`, or `start()` and `stop()`."""
+
+    def __init__(self, shape: str | Inventory) -> None:
+        self.inventory = shape if isinstance(shape, Inventory) else Inventory.parse(shape)
+        self.address = ""
+        self._child: subprocess.Popen[str] | None = None
+        self._directory = ""
+        self._set_mode = False
+
+    def start(self) -> str:
+        if self._child is not None:
+            return self.address
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self.address = self._start().strip()
+                break
+            except Exception as error:
+                last = self._last_words()
+                self.stop()
+                if TOO_SLOW not in last or not tries_left:
+                    raise self._not_started(error, last) from error
+            except BaseException:
+                self.stop()
+                raise
+        # Ray reads the mode when it connects: this process must agree with the nodes.
+        self._set_mode = "RAY_AUTH_MODE" not in os.environ
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        return self.address
+
+    def _start(self) -> str:
+        """Start the child, and wait for what it says."""
+        # Unix socket paths are short, so this lies directly in the temporary directory.
+        self._directory = tempfile.mkdtemp(prefix="roost-")
+        (Path(self._directory) / "ray").mkdir()
+        with self._log.open("w") as errors:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "roost.engine.connection.embedded", self._directory],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment_for_nodes(os.environ, self._directory),
+                start_new_session=True,  # Ctrl-C is for the caller, who then stops us in order
+            )
+        assert self._child.stdin
+        assert self._child.stdout
+        self._child.stdin.write(json.dumps([_node_args(node) for node in self.inventory.nodes]) + "\n")
+        self._child.stdin.flush()
+        answer = _read_line(self._child.stdout, START_WITHIN * (1 + len(self.inventory.nodes)))
+        if not answer:
+            raise EOFError("it ended while starting")
+        return answer
+
+    @property
+    def _log(self) -> Path:
+        return Path(self._directory) / "embedded.log"
+
+    def _last_words(self) -> str:
+        return (self._log.read_text().strip().splitlines() or [""])[-1][:300] if self._log.exists() else ""
+
+    def _not_started(self, error: Exception, last: str) -> ClusterError:
+        return ClusterError(
+            Finding(
+                code="RE101",
+                what=f"the embedded Ray of {self.inventory} did not start",
+                why=f"{error}; {last}" if last else str(error),
+                remedy="is the machine out of memory, or full of other Rays? try fewer nodes",
+            )
+        )
+
+    def stop(self) -> None:
+        """End every process of this Ray. May be called twice."""
+        child, self._child = self._child, None
+        if child is not None:
+            _disconnect(self.address)
+            assert child.stdin
+            assert child.stdout
+            child.stdin.close()
+            try:
+                child.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            child.stdout.close()
+        if self._set_mode:
+            os.environ.pop("RAY_AUTH_MODE", None)
+            self._set_mode = False
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = ""
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def embedded(shape: str | Inventory) -> EmbeddedCluster:
+    """A real Ray on this machine, of a shape such as `2x4` or `1x8:A800,1x0`."""
+    return EmbeddedCluster(shape)
+
+
+def _disconnect(address: str) -> None:
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized() and ray.get_runtime_context().gcs_address == address:
+        ray.shutdown()
+
+
+def _read_line(stream: IO[str], timeout: float) -> str:
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        if not selector.select(timeout):
+            raise TimeoutError(f"it was not ready in {timeout:g} s")
+    return stream.readline()
+
+
+def _node_args(node: Node) -> dict[str, Any]:
+    held = node.accelerators
+    arguments: dict[str, Any] = {"num_cpus": node.cpus or os.cpu_count() or 1, "num_gpus": 0}
+    labels, resources = {INDEX_LABEL: str(node.rank)}, {}
+    if sys.platform == "linux":  # elsewhere only 127.0.0.1 is set up
+        arguments["node_ip_address"] = LOOPBACK
+    if held.count:
+        labels[TYPE_LABEL] = held.type
+        resource = accelerator_kind(held.type).ray_resource
+        if resource == "GPU":
+            arguments["num_gpus"] = held.count
+        else:
+            resources[resource] = held.count
+        if held.model:
+            resources[f"accelerator_type:{held.model}"] = held.count
+    return {**arguments, "labels": labels, "resources": resources}
+
+
+def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """What the nodes' processes inherit: how this machine is set up, and nothing else of the caller's."""
+    kept = {name: value for name, value in environ.items() if _is_of_the_machine(name)}
+    for name in ("RAY_ADDRESS", "ROOST_JOB", "ROOST_NODE_RANK"):
+        kept.pop(name, None)
+    # Ray notes the last cluster's address here: in our own directory, or other programs would join us by it.
+    kept["RAY_TMPDIR"] = directory
+    return {"RAY_raylet_start_wait_time_s": "120", "RAY_AUTH_MODE": "disabled", **kept}
+
+
+def _is_of_the_machine(name: str) -> bool:
+    if name.startswith("RAY_AUTH_"):  # Ray's own, and its nodes must agree on it
+        return True
+    return (name in INHERITED or name.startswith(INHERITED_PREFIXES)) and not looks_secret(name)
+
+
+def own_cluster_address() -> str | None:
+    """The address of a Ray this user started on this machine, by Ray's own note of it, if it still answers."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    try:
+        if note.stat().st_uid != os.getuid():
+            return None  # somebody else's
+        address = note.read_text().strip()
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return address
+    except (OSError, ValueError):
+        return None
+
+
+def _run(directory: str) -> None:
+    """The child: start the nodes it is told of, say the address, and end with its input."""
+    from ray.cluster_utils import Cluster as RayCluster
+
+    head, *others = json.loads(sys.stdin.readline())
+    say = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever Ray prints goes to the log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cluster = RayCluster(
+        initialize_head=True,
+        head_node_args={
+            **head,
+            "temp_dir": directory,
+            "include_dashboard": False,
+            "dashboard_agent_listen_port": 0,  # any free one
+        },
+    )
+    try:
+        for node in others:
+            cluster.add_node(wait=False, **node)
+        cluster.wait_for_nodes(timeout=120)
+        with contextlib.suppress(BrokenPipeError):  # nobody is there any more
+            say.write(cluster.address + "\n")
+            say.flush()
+        sys.stdin.read()  # until whoever started us ends
+    finally:
+        cluster.shutdown()
+    shutil.rmtree(directory, ignore_errors=True)  # they may have had no chance to
+
+
+if __name__ == "__main__":
+    _run(sys.argv[1])

@@ -1,0 +1,237 @@
+"""The one connection of this process to Ray."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import ray
+
+from roost.engine.connection.embedded import EmbeddedCluster, own_cluster_address
+from roost.engine.connection.signals import own_sigterm
+from roost.engine.workers.remote_errors import first_line
+from roost.errors import ClusterError, Finding, JobEnded, NoAnswer, RoostError, render
+from roost.inventory.inventory import Inventory
+
+MINIMUM_RAY = (2, 49)
+NAMESPACE = "roost"
+log = logging.getLogger("roost")
+
+
+class Connection:
+    """One user of this process's connection to Ray. When the last user closes, roost disconnects if it connected."""
+
+    _users: ClassVar[set[Connection]] = set()
+    _ours: ClassVar[bool] = False  # roost called ray.init, so it may call ray.shutdown
+    _embedded: ClassVar[EmbeddedCluster | None] = None
+
+    def __init__(self, address: str, ours: bool = False, embedded: EmbeddedCluster | None = None) -> None:
+        self.address = address
+        Connection._users.add(self)
+        Connection._ours = Connection._ours or ours
+        Connection._embedded = Connection._embedded or embedded
+
+    def close(self) -> None:
+        if self in Connection._users:
+            Connection._users.remove(self)
+            if not Connection._users:
+                self._undo()
+
+    @classmethod
+    def forget(cls) -> None:
+        """The program ended the connection itself, so its users have nothing left to close."""
+        cls._users.clear()
+        cls._undo()
+
+    @staticmethod
+    def _undo() -> None:
+        ours, embedded = Connection._ours, Connection._embedded
+        Connection._ours, Connection._embedded = False, None
+        if ours and ray.is_initialized():
+            ray.shutdown()
+        if embedded is not None:
+            embedded.stop()
+
+
+def job_namespace(job: str) -> str:
+    return f"{NAMESPACE}.{job}"
+
+
+def connect(
+    address: str | None, namespace: str, num_nodes: int | None, *, may_start: bool = True
+) -> Connection:
+    """The existing connection, or a new one: to `address`, RAY_ADDRESS, this user's Ray, or an embedded Ray."""
+    check_version(ray.__version__)
+    if ray.is_initialized():
+        return Connection(_fitting_connection(address))
+    Connection.forget()
+    started: EmbeddedCluster | None = None
+    target = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+    if target and target.startswith("ray://"):
+        raise ClusterError(
+            Finding(
+                code="RE103",
+                what=f"{target} is the address of a Ray client server",
+                why="reservations and placements need a driver inside the cluster",
+                remedy="run the driver on a node of the cluster, with the address HOST:6379",
+            )
+        )
+    if not target:
+        if not may_start:
+            raise ClusterError(
+                Finding(
+                    code="RE101",
+                    what="there is no Ray to attach to",
+                    why="no address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
+                    remedy="pass address=..., or set RAY_ADDRESS",
+                )
+            )
+        shape = os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1)
+        started = EmbeddedCluster(shape)
+        print(
+            f"roost: No running Ray found; starting an embedded one ({started.inventory}).",
+            file=sys.stderr,
+            flush=True,
+        )
+        target = started.start()
+    try:
+        _knock(target)
+        with own_sigterm():
+            context = ray.init(
+                address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
+            )
+    except BaseException as error:
+        if started is not None:
+            started.stop()
+        if not isinstance(error, Exception):
+            raise
+        raise ClusterError(
+            Finding(
+                code="RE101",
+                what=f"cannot connect to Ray at {target}",
+                why=first_line(error),
+                remedy="is the head running (`ray start --head`), and the address right and reachable from here?",
+            )
+        ) from error
+    reached = context.address_info.get("gcs_address") or target
+    warn_if_open(reached)
+    return Connection(reached, ours=True, embedded=started)
+
+
+def _knock(address: str, within: float = 10.0) -> None:
+    """Raise at once if nothing listens at the address: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=within).close()
+
+
+def _this_machine(num_nodes: int) -> Inventory:
+    """`num_nodes` nodes. A single one has the accelerators that Ray finds on this machine."""
+    # Private, but Ray has no public way to detect accelerators.
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
+
+    found = NvidiaGPUAcceleratorManager.get_current_node_num_accelerators()
+    return Inventory.uniform(num_nodes, found if num_nodes == 1 else 0)
+
+
+def check_version(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers < MINIMUM_RAY:
+        raise ClusterError(
+            Finding(
+                code="RE102",
+                what=f"Ray {version} is too old",
+                why="pinning a reservation to nodes needs Ray 2.49",
+                remedy="pip install -U 'ray>=2.49', on every node",
+            )
+        )
+
+
+def _fitting_connection(address: str | None) -> str:
+    context = ray.get_runtime_context()
+    namespace, reached = context.namespace, context.gcs_address
+    if not (namespace == NAMESPACE or namespace.startswith(f"{NAMESPACE}.") or _anonymous(namespace)):
+        raise ClusterError(
+            Finding(
+                code="RE103",
+                what=f"the program already called ray.init(namespace={namespace!r})",
+                why=f"roost keeps its actors in the namespace {NAMESPACE!r}",
+                remedy=f"call ray.init(namespace={NAMESPACE!r}), or leave ray.init to roost.Cluster",
+            )
+        )
+    if address is not None and address not in ("auto", reached):
+        raise ClusterError(
+            Finding(
+                code="RE103",
+                what=f"the program is connected to Ray at {reached}, not at {address}",
+                remedy="call ray.shutdown() first, or leave the address out",
+            )
+        )
+    return str(reached)
+
+
+def _anonymous(namespace: str) -> bool:
+    """Whether Ray made the namespace up: a connection without one gets a random UUID."""
+    return len(namespace) == 36 and namespace.count("-") == 4
+
+
+def warn_if_open(address: str) -> None:
+    """Warn about a Ray on the network without tokens: it runs the code of anyone who reaches it."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if local or os.environ.get("RAY_AUTH_MODE", "").lower() == "token":
+        return
+    finding = Finding(
+        code="RW201",
+        what=f"Ray at {address} takes commands from anyone who can reach it",
+        why="it is on the network, and token authentication is off",
+        remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
+    )
+    log.warning("%s", render([finding]))
+
+
+def named(create: Callable[[], Any], within: float = 5.0) -> Any:
+    """Create a named actor. Tries again for a while: Ray forgets the name of an ended actor with a delay."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return create()
+        except ValueError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def answer(refs: Any, what: str, within: float = 60.0) -> Any:
+    """The answers of roost's own actors. Raises `NoAnswer` after the deadline, `JobEnded` if the actor is gone."""
+    try:
+        return ray.get(refs, timeout=within)
+    except ray.exceptions.GetTimeoutError:
+        raise NoAnswer(
+            Finding(
+                code="RE112",
+                what=f"{what} took more than {within:g} s",
+                why="a process of roost does not answer",
+                remedy="is a node overloaded or gone? `ray status` shows them",
+            )
+        ) from None
+    except ray.exceptions.RayTaskError as error:
+        # Errors of roost are raised as if they had been raised here.
+        raise (error.cause if isinstance(error.cause, RoostError) else error) from None
+    except ray.exceptions.RayActorError as error:
+        raise JobEnded(
+            Finding(
+                code="RE106",
+                what=f"{what} failed: the process of roost that does it is gone",
+                why=first_line(error),
+            )
+        ) from error

@@ -1,0 +1,1 @@
+"""The named actors of a job: an agent on each node, and three managers."""

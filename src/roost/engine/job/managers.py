@@ -1,0 +1,226 @@
+"""The three named actors of a job. They know its workers, its collective groups and its nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import ray
+
+from roost.engine.connection.discovery import on_node
+from roost.engine.connection.ray_connection import NAMESPACE, job_namespace, named
+from roost.errors import ClusterError, Finding, JobEnded, NoAnswer
+
+ANSWER_WITHIN = 30.0
+
+
+class Proxy:
+    """A manager whose methods are plain calls: they wait for the answer, at most `ANSWER_WITHIN` seconds."""
+
+    def __init__(self, handle: Any, name: str) -> None:
+        self._handle, self._name = handle, name
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return ray.get(getattr(self._handle, method).remote(*args, **kwargs), timeout=ANSWER_WITHIN)
+            except ray.exceptions.GetTimeoutError:
+                raise NoAnswer(
+                    Finding(code="RE112", what=f"{self._name}.{method} did not answer in {ANSWER_WITHIN:g} s")
+                ) from None
+            except ray.exceptions.RayActorError as error:
+                raise JobEnded(
+                    Finding(code="RE106", what=f"{self._name} is gone", why="the job has ended")
+                ) from error
+
+        return call
+
+
+class Manager:
+    """One of the job's named actors."""
+
+    NAME: ClassVar[str] = ""
+
+    @classmethod
+    def start(cls, node_id: str, job: str) -> Any:
+        actor = ray.remote(num_cpus=0)(cls)
+        placed = actor.options(
+            name=cls.NAME, namespace=job_namespace(job), scheduling_strategy=on_node(node_id)
+        )
+        return named(placed.remote)
+
+    @classmethod
+    def get_proxy(cls, job: str | None = None) -> Any:
+        """The manager of this process's job, or of the only job there is."""
+        check_connected()
+        name = job or current_job()
+        try:
+            handle = ray.get_actor(cls.NAME, namespace=job_namespace(name))
+        except ValueError:
+            raise ClusterError(
+                Finding(code="RE106", what=f"no job {name!r} is running", remedy=_running_text())
+            ) from None
+        return Proxy(handle, f"{cls.NAME} of job {name!r}")
+
+
+class NodeManager(Manager):
+    """The job's nodes, its master address and port, and the accelerators it holds."""
+
+    NAME = "NodeManager"
+
+    def __init__(self) -> None:
+        self._layout: dict[str, Any] = {}
+        self._held: dict[tuple[int, int], Any] = {}
+
+    def set_layout(self, layout: Mapping[str, Any]) -> None:
+        self._layout = dict(layout)
+
+    def add_groups(self, groups: Mapping[str, Any]) -> None:
+        self._layout["groups"] = {**self._layout["groups"], **groups}
+
+    def get_layout(self) -> dict[str, Any]:
+        return self._layout
+
+    def get_nodes(self) -> list[Any]:
+        """One `NodeInfo` for each, in order."""
+        return list(self._layout.get("facts", ()))
+
+    def get_master_ip(self) -> str:
+        return str(self._layout["master_addr"])
+
+    get_master_addr = get_master_ip
+
+    def get_master_port(self) -> int:
+        return int(self._layout["master_port"])
+
+    def get_num_gpus_per_node(self) -> int:
+        """The accelerators of the first node: programs that call this expect equal nodes."""
+        nodes = self._layout["nodes"]
+        return int(nodes[0].accelerators.count) if nodes else 0
+
+    def add_holdings(self, held: Mapping[tuple[int, int], Any]) -> None:
+        """Add accelerators the job holds: (node, planned number) to the granted accelerator."""
+        self._held.update(held)
+
+    def get_held(self) -> dict[tuple[int, int], Any]:
+        return self._held
+
+    def get_holdings(self) -> dict[str, list[Any]]:
+        """The held accelerators by node id, for other jobs, which number the nodes differently."""
+        by_node: dict[str, list[Any]] = {}
+        for (rank, _), holding in self._held.items():
+            by_node.setdefault(self._layout["facts"][rank].node_id, []).append(holding)
+        return by_node
+
+
+class WorkerManager(Manager):
+    """Metadata and state of every worker."""
+
+    NAME = "WorkerManager"
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, Any]] = {}
+
+    def register_group(self, name: str, description: Mapping[str, Any]) -> None:
+        self._groups[name] = {**description, "state": "running"}
+
+    def get_group(self, name: str) -> dict[str, Any] | None:
+        return self._groups.get(name) if isinstance(name, str) else None
+
+    def list_groups(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: {key: value for key, value in group.items() if key != "workers"}
+            for name, group in self._groups.items()
+        }
+
+    def get_workers(self, name: str) -> list[Any]:
+        return list(self._groups.get(name, {}).get("workers", ()))
+
+    def remove_group(self, name: str) -> None:
+        self._groups.pop(name, None)
+
+
+class CollectiveManager(Manager):
+    """Collective groups with their rendezvous addresses and ports."""
+
+    NAME = "CollectiveManager"
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, Any]] = {}
+
+    def register(self, name: str, master_addr: str, master_port: int, world_size: int) -> None:
+        self._groups[name] = {
+            "master_addr": master_addr,
+            "master_port": master_port,
+            "world_size": world_size,
+        }
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        return self._groups.get(name)
+
+    def list(self) -> dict[str, dict[str, Any]]:
+        return dict(self._groups)
+
+    def remove(self, name: str) -> None:
+        self._groups.pop(name, None)
+
+
+MANAGERS: tuple[type[Manager], ...] = (NodeManager, WorkerManager, CollectiveManager)
+
+
+def check_connected() -> None:
+    """Raise unless connected: Ray would start a cluster of its own when called without one."""
+    if not ray.is_initialized():
+        raise ClusterError(
+            Finding(
+                code="RE106",
+                what="this process is not connected to a cluster",
+                remedy="make a roost.Cluster first; Cluster() attaches to a running job",
+            )
+        )
+
+
+def running_jobs() -> list[str]:
+    """The jobs on the connected cluster."""
+    check_connected()
+    prefix = f"{NAMESPACE}."
+    named = ray.util.list_named_actors(all_namespaces=True)
+    return sorted(
+        entry["namespace"].removeprefix(prefix)
+        for entry in named
+        if entry["name"] == NodeManager.NAME and entry["namespace"].startswith(prefix)
+    )
+
+
+def is_running(job: str) -> bool:
+    """Whether a job of this name runs. Ray knows the name of a job that has ended for a moment longer."""
+    try:
+        handle = ray.get_actor(NodeManager.NAME, namespace=job_namespace(job))
+        ray.get(handle.get_layout.remote(), timeout=5)
+    except (ValueError, ray.exceptions.RayActorError):
+        return False
+    except ray.exceptions.GetTimeoutError:
+        pass
+    return True
+
+
+def current_job() -> str:
+    """This process's job: the job of its worker, else the only one running."""
+    told = os.environ.get("ROOST_JOB")
+    jobs = running_jobs()
+    if told and (told in jobs or not jobs):
+        return told
+    if len(jobs) == 1:
+        return jobs[0]
+    what = "several jobs are running" if jobs else "no job is running"
+    remedy = "name one: Cluster(job=...)" if jobs else "start one with Cluster(num_nodes=...)"
+    raise ClusterError(Finding(code="RE106", what=what, why=_running_text(), remedy=remedy))
+
+
+def _running_text() -> str:
+    jobs = running_jobs()
+    return f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster"

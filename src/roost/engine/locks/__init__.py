@@ -1,0 +1,1 @@
+"""Locks on the devices of a node."""

@@ -1,0 +1,268 @@
+"""Kills the processes that an engine leaves behind. Run as a script: `keeper.py PID START TOKEN`.
+
+The keeper runs outside the engine's process tree, group and session, so that a signal that kills the engine does
+not reach the keeper. While the engine lives, the keeper notes the engine's descendants; once the engine has ended,
+the keeper kills those that are left.
+
+The keeper takes a process for a descendant if one of these holds:
+
+- the keeper saw it below the engine, or below another descendant. The system uses process numbers again, so the
+  keeper knows a process by its number and its start time;
+- it has the engine's mark in its limit on realtime computing, a limit of many thousand years that does nothing.
+  Children inherit limits, whether they leave their session, clear their environment or rewrite it for a title;
+- it was started with the engine's mark in its environment.
+
+It imports little of the standard library and nothing else: every engine waits for its keeper to start.
+"""
+
+# pathlib alone would take longer to import than everything here.
+# ruff: noqa: PTH110, PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+VARIABLE = "ROOST_CONFINED"
+LOOK_EVERY = 0.2  # seconds
+END_WITHIN = 10.0
+LEAST_MARK = 2**61  # in microseconds; a program may set a smaller limit on purpose
+NUMBERS = 16  # bits of a mark that number the families of one engine
+CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels are built without it
+
+
+class Status:
+    """What /proc says of a process. One that has ended but was not collected yet counts as ended."""
+
+    __slots__ = ("ended", "parent", "start")
+
+    def __init__(self, ended: bool, parent: int, start: int) -> None:
+        self.ended, self.parent, self.start = ended, parent, start
+
+
+def status_of(pid: int) -> Status | None:
+    """None when /proc does not show such a process."""
+    stat = contents(f"/proc/{pid}/stat")
+    if not stat:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()  # a name may hold anything, even a parenthesis
+    return Status(ended=fields[0] in (b"Z", b"X"), parent=int(fields[1]), start=int(fields[19]))
+
+
+def contents(path: str) -> bytes:
+    """The bytes of a file; none when the process has ended or belongs to another user."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def family(roots: dict[int, int]) -> dict[int, int]:
+    """The living ones of these processes and their living descendants: numbers and start times."""
+    by_parent = None if CHILDREN_LISTED else all_processes_by_parent()
+    found: dict[int, int] = {}
+    waiting = list(roots.items())
+    while waiting:
+        pid, start = waiting.pop()
+        if pid in found:
+            continue
+        numbers = listed_children(pid) if by_parent is None else by_parent.get(pid, [])
+        children = []
+        for number in numbers:
+            child = status_of(number)
+            if child is not None and child.parent == pid:
+                children.append((number, child.start))
+        status = status_of(pid)  # after its children: if it is still the same process, they are its own
+        if status is not None and status.start == start:
+            waiting += children
+            if not status.ended:
+                found[pid] = start
+    return found
+
+
+def listed_children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [int(child) for t in threads for child in contents(f"/proc/{pid}/task/{t}/children").split()]
+
+
+def all_processes_by_parent() -> dict[int, list[int]]:
+    by_parent: dict[int, list[int]] = {}
+    for pid in all_processes():
+        status = status_of(pid)
+        if status is not None:
+            by_parent.setdefault(status.parent, []).append(pid)
+    return by_parent
+
+
+def all_processes() -> set[int]:
+    try:
+        return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+    except OSError:
+        return set()
+
+
+def mark_of(token: str, number: int = 0) -> int:
+    """The limit that marks the descendants of an engine, or, with a number, one family of descendants."""
+    return LEAST_MARK + (int(token[:11], 16) << NUMBERS) + number
+
+
+def mark_on(pid: int) -> int:
+    for line in contents(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(b"Max realtime timeout"):
+            soft = line.split()[3]
+            return int(soft) if soft.isdigit() else 0
+    return 0
+
+
+def has_mark(pid: int, token: str) -> bool:
+    if mark_on(pid) >> NUMBERS == mark_of(token) >> NUMBERS:
+        return True
+    return was_given(pid, {VARIABLE: token})
+
+
+def was_given(pid: int, variables: dict[str, str]) -> bool:
+    """Whether the process was started with these variables."""
+    environ = contents(f"/proc/{pid}/environ").split(b"\0")
+    return all(f"{name}={value}".encode() in environ for name, value in variables.items())
+
+
+def send(pid: int, start: int, number: int) -> None:
+    """Signal this process, and no later process with the same number."""
+    handle = None
+    try:
+        if hasattr(os, "pidfd_open"):
+            try:
+                handle = os.pidfd_open(pid)
+            except ProcessLookupError:
+                return
+            except OSError:  # an older kernel
+                handle = None
+        status = status_of(pid)
+        if status is None or status.start != start:
+            return
+        if handle is not None:
+            signal.pidfd_send_signal(handle, number)  # type: ignore[attr-defined]
+        else:
+            os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def is_keeper(pid: int) -> bool:
+    """Whether the process keeps another engine, started by this one. It finishes its work and ends by itself."""
+    return contents(f"/proc/{pid}/cmdline").split(b"\0")[3:4] == [os.fsencode(__file__)]
+
+
+def kill_all(known: dict[int, int], token: str, spared: set[int]) -> None:
+    """Kill these processes, their descendants and all marked processes, until two searches find none."""
+    deadline = time.monotonic() + END_WITHIN
+    strangers = set(spared)
+    quiet = 0
+    while quiet < 2 and time.monotonic() < deadline:
+        found = kill_families(known, spared)
+        # Look at the newest process first, kill it at once, and look at none twice: only a quick search meets a
+        # process that forks and exits all the time.
+        present = all_processes()
+        strangers &= present
+        for pid in sorted(present - strangers, reverse=True):
+            status = status_of(pid)
+            if status is None or status.ended:
+                continue
+            if has_mark(pid, token):
+                found.update(kill_families({pid: status.start}, spared))
+            else:
+                strangers.add(pid)
+        quiet = 0 if found else quiet + 1
+        if found.keys() <= known.keys():  # only processes that are already being killed
+            time.sleep(0.02)
+        known = found
+
+
+def kill_families(roots: dict[int, int], spared: set[int]) -> dict[int, int]:
+    found = {
+        pid: start
+        for pid, start in family(roots).items()  # the whole family first: killing a parent hides its children
+        if pid not in spared and not is_keeper(pid)
+    }
+    for pid, start in found.items():
+        send(pid, start, signal.SIGKILL)
+    return found
+
+
+class Watch:
+    """Waits for the end of one process."""
+
+    def __init__(self, pid: int, start: int) -> None:
+        self.pid, self.start = pid, start
+        self._poll = None
+        try:
+            handle = os.pidfd_open(pid)
+            self._poll = select.poll()
+            self._poll.register(handle, select.POLLIN)
+        except (AttributeError, OSError):
+            pass
+
+    def status(self) -> Status | None:
+        """None once the process has ended."""
+        status = status_of(self.pid)
+        return status if status and status.start == self.start and not status.ended else None
+
+    def wait(self, seconds: float) -> None:
+        if self._poll is not None:
+            self._poll.poll(seconds * 1000)
+        else:
+            time.sleep(seconds)
+
+
+def keep(pid: int, start: int, token: str) -> None:
+    watch = Watch(pid, start)
+    known = family({pid: start})
+    detach()
+    spared = {1, os.getpid()}
+    while (engine := watch.status()) is not None:
+        spared = {1, os.getpid(), engine.parent}
+        # Follow known descendants too: without a subreaper they may have left the engine's tree.
+        known = family({**known, pid: start})
+        watch.wait(LOOK_EVERY)
+    known.pop(pid, None)
+    kill_all(known, token, spared)
+
+
+def detach() -> None:
+    """Tell the engine that the keeper watches, and close the engine's pipe."""
+    os.write(1, b"ready")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+
+
+def outlive() -> None:
+    """Ignore signals: the keeper ends only after the engine has ended."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Ray lets the kernel kill its workers first when memory runs out. The keeper inherits that setting.
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) > 0:
+                file.seek(0)
+                file.write("0")
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)  # so that the engine is not the keeper's parent
+    outlive()
+    keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

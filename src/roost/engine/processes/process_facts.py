@@ -1,0 +1,48 @@
+"""The facts of a process: its number, when it started, and whether it still runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from roost.engine.processes import keeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process, known by its number and its start: the system uses a number again, but not with that start."""
+
+    pid: int
+    started: int  # clock ticks after the boot; 0 where the system does not tell
+    elsewhere: str = ""  # the place of a process of another node, which cannot be looked at from here
+
+    def alive(self) -> bool:
+        """Whether it runs. A zombie has ended, even if its parent has not collected it yet."""
+        found = _status(self.pid)
+        return found is not None and not found.ended and found.start == self.started
+
+
+def this_process() -> Process:
+    return process_of(os.getpid())  # by pid, because a forked child is another process
+
+
+@lru_cache(maxsize=4)
+def process_of(pid: int) -> Process:
+    found = _status(pid)
+    return Process(pid=pid, started=found.start if found else 0)
+
+
+def _status(pid: int) -> keeper.Status | None:
+    """None when there is no such process."""
+    found = keeper.status_of(pid)
+    if found is not None or Path("/proc/self/stat").exists():
+        return found
+    try:  # a system without these files, such as a Mac
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return keeper.Status(ended=False, parent=0, start=0)

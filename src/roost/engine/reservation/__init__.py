@@ -1,0 +1,1 @@
+"""The accelerators a job reserves from Ray."""

@@ -1,0 +1,132 @@
+"""Requests accelerators from Ray: one placement group with a bundle pinned to each node."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import ray
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+
+from roost.engine.connection.discovery import LiveNode
+from roost.engine.connection.ray_connection import NAMESPACE
+from roost.engine.reservation.holders import holders, ray_resource
+from roost.errors import Finding, ReservationError
+from roost.planning.checks import ranges
+from roost.planning.preflight import runs, shortages
+
+_POLL = 0.02
+PATIENCE = 5.0  # seconds in which a busy node should have freed released accelerators
+Part = Mapping[int, Collection[int]]  # the wanted devices of each node
+
+
+def check_free(job: str, live: Sequence[LiveNode], part: Part, besides: PlacementGroup | None = None) -> None:
+    """Raise at once if others hold the devices, and name the holders."""
+    nodes = [node.facts.as_node(rank) for rank, node in enumerate(live)]
+    findings = shortages(part, nodes, holders(live, part, job, besides))
+    if findings:
+        raise ReservationError(*findings)
+
+
+def take(job: str, live: Sequence[LiveNode], part: Part, deadline: float) -> PlacementGroup:
+    """Take as many accelerators on each node as `part` has there; Ray chooses which."""
+    ranks = sorted(part)
+    group = placement_group(
+        [{ray_resource(live[rank]): len(part[rank])} for rank in ranks],
+        # The node id as a label keeps our order; strategies such as PACK do not.
+        bundle_label_selector=[{"ray.io/node-id": live[rank].node_id} for rank in ranks],
+        name=f"{NAMESPACE}/{job}/{secrets.token_hex(4)}",  # Ray wants names to be unique
+    )
+    try:
+        _until_granted(group, job, live, part, deadline)
+    except BaseException:
+        give_back([group])
+        raise
+    return group
+
+
+def take_exactly(
+    job: str, live: Sequence[LiveNode], part: Part, ours: Mapping[int, frozenset[int]], deadline: float
+) -> PlacementGroup:
+    """Take exactly these devices, unless programs outside roost hold some of them.
+
+    Ray grants the lowest free numbers of a node. So take all free devices up to the last wanted one, in runs;
+    give the wanted runs back and request them again as one bundle; then give the unwanted runs back.
+    """
+    pieces = _pieces(job, live, part, ours)
+    fillers: list[PlacementGroup] = []
+    passing: list[PlacementGroup] = []
+    try:
+        for step in range(max(len(cuts) for cuts in pieces.values()) - 1):
+            for is_wanted, keep in ((True, passing), (False, fillers)):
+                some = {
+                    rank: cuts[step][1]
+                    for rank, cuts in pieces.items()
+                    if len(cuts) > step + 1 and cuts[step][0] == is_wanted
+                }
+                if some:
+                    keep.append(take(job, live, some, deadline))
+        give_back(passing)
+        passing.clear()
+        return take(job, live, part, deadline)
+    except ReservationError:
+        if not fillers and not passing:
+            raise
+    finally:
+        give_back([*fillers, *passing])
+    # Tasks outside placement groups hold devices that Ray does not number: take what Ray grants.
+    return take(job, live, part, deadline)
+
+
+def _pieces(
+    job: str, live: Sequence[LiveNode], part: Part, ours: Mapping[int, frozenset[int]]
+) -> dict[int, list[tuple[bool, tuple[int, ...]]]]:
+    """The runs of devices to take on each node, in order: wanted ones, and free ones with lower numbers."""
+    found = holders(live, part, job)
+    pieces = {}
+    for rank, devices in part.items():
+        there = [holder for holder in found if holder.node == rank]
+        wanted, total = set(devices), live[rank].facts.accelerators.count
+        free = set(range(total)) - ours[rank].union(*[holder.devices or () for holder in there]) | wanted
+        spare = int(total - sum(holder.count for holder in there)) - len(wanted)
+        pieces[rank] = runs(wanted, free, spare)
+    return pieces
+
+
+def _until_granted(
+    group: PlacementGroup, job: str, live: Sequence[LiveNode], part: Part, deadline: float
+) -> None:
+    """Wait for the placement group; raise as soon as Ray cannot grant it."""
+    patience = None
+    while not group.wait(_POLL):
+        state = placement_group_table(group)["stats"]["scheduling_state"]
+        if state not in ("INFEASIBLE", "NO_RESOURCES") and time.monotonic() <= deadline:
+            continue
+        # Do not count the group itself: Ray may have granted it just now.
+        check_free(job, live, part, besides=group)
+        patience = patience or time.monotonic() + PATIENCE
+        if state == "NO_RESOURCES" and time.monotonic() < min(deadline, patience):
+            continue  # Ray may still be freeing accelerators of work that just ended
+        raise ReservationError(
+            *[
+                Finding(
+                    code="RE107",
+                    what=f"{live[rank].facts.as_node(rank)}: accelerators {ranges(devices)} cannot be reserved",
+                    why="Ray does not grant them: tasks or actors outside any placement group hold accelerators there",
+                    remedy="`ray status -v` shows usage; end what holds them",
+                )
+                for rank, devices in part.items()
+            ]
+        )
+
+
+def give_back(groups: Iterable[PlacementGroup]) -> None:
+    for group in groups:
+        if ray.is_initialized():
+            remove_placement_group(group)

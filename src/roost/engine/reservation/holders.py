@@ -1,0 +1,106 @@
+"""Finds the holders of a cluster's accelerators in Ray's tables, and asks roost's jobs for the exact numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group_table
+
+from roost.engine.connection.discovery import LiveNode
+from roost.engine.connection.ray_connection import NAMESPACE, job_namespace
+from roost.engine.job.managers import NodeManager
+from roost.inventory.accelerators import accelerator_kind
+from roost.planning.preflight import Holder
+
+_JOB = "job "
+
+
+def holders(
+    live: Sequence[LiveNode], nodes: Collection[int], own: str, besides: PlacementGroup | None = None
+) -> list[Holder]:
+    """The holders of accelerators on these nodes, without the numbers of the job `own`, which the caller knows."""
+    ranks = {live[rank].node_id: rank for rank in nodes}
+    counts: dict[tuple[str, int], float] = {}
+    for group_id, group in placement_group_table().items():
+        if group["state"] in ("REMOVED", "PENDING") or (besides and group_id == besides.id.hex()):
+            continue
+        for index, node_id in group["bundles_to_node_id"].items():
+            if node_id in ranks:
+                count = group["bundles"][index].get(ray_resource(live[ranks[node_id]]), 0)
+                if count:
+                    key = (_holder_name(group["name"]), ranks[node_id])
+                    counts[key] = counts.get(key, 0) + count
+    devices = _devices_of({name for name, _ in counts if name.startswith(_JOB)} - {_job_text(own)})
+    found = []
+    for (name, rank), count in counts.items():
+        told = devices.get(name, {}).get(live[rank].node_id)
+        known = None if told is None else device_numbers(live[rank], told)
+        found.append(Holder(name=name, node=rank, count=count, devices=known))
+    return found
+
+
+def free_by_ray(live: Sequence[LiveNode], nodes: Collection[int]) -> dict[int, int]:
+    """How many whole accelerators Ray would still grant on each node, tasks and actors counted too.
+
+    Ray has no public call for this (`ray.available_resources` adds all nodes up). Its view is a moment old.
+    """
+    from ray._private.state import available_resources_per_node
+
+    available = available_resources_per_node()
+    return {
+        rank: int(available.get(live[rank].node_id, {}).get(ray_resource(live[rank]), 0)) for rank in nodes
+    }
+
+
+def ray_resource(node: LiveNode) -> str:
+    """Ray's resource name of this node's accelerators."""
+    held = node.facts.accelerators
+    return accelerator_kind(held.type).ray_resource if held.count else "GPU"
+
+
+def device_numbers(node: LiveNode, granted: Iterable[str]) -> frozenset[int]:
+    names = node.facts.device_names
+    return frozenset(names.index(name) for name in granted if name in names)
+
+
+def standing() -> frozenset[str]:
+    """The ids of the placement groups that hold resources."""
+    table = placement_group_table()
+    return frozenset(group_id for group_id, group in table.items() if group["state"] == "CREATED")
+
+
+def _devices_of(jobs: set[str]) -> Mapping[str, Mapping[str, list[str]]]:
+    """The names of the accelerators these jobs hold, by node. Leaves out jobs that do not answer."""
+    asked = {}
+    for name in jobs:
+        try:
+            manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(name.split("'")[1]))
+        except ValueError:  # the job is ending
+            continue
+        asked[name] = manager.get_holdings.remote()
+    ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=2) if asked else ([], [])
+    told: dict[str, dict[str, list[str]]] = {}
+    there = standing() if ready else frozenset()
+    for name, ref in asked.items():
+        if ref in ready:
+            try:
+                holdings = ray.get(ref)
+            except ray.exceptions.RayError:
+                continue
+            told[name] = {
+                node_id: [one.name for one in held if one.bundle[0].id.hex() in there]
+                for node_id, held in holdings.items()
+            }
+    return told
+
+
+def _job_text(job: str) -> str:
+    return f"{_JOB}'{job}'"
+
+
+def _holder_name(group_name: str) -> str:
+    parts = group_name.split("/")
+    if len(parts) == 3 and parts[0] == NAMESPACE:
+        return _job_text(parts[1])
+    return f"placement group {group_name!r}" if group_name else "an unnamed placement group"

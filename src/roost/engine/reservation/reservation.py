@@ -1,0 +1,240 @@
+"""The accelerators a job holds. Nothing else in roost takes accelerators from Ray."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import ray
+from ray.util.placement_group import PlacementGroup
+
+from roost.engine.connection.discovery import LiveNode
+from roost.engine.connection.ray_connection import answer, job_namespace
+from roost.engine.job.managers import NodeManager
+from roost.engine.reservation.bundle_requests import check_free, give_back, take, take_exactly
+from roost.engine.reservation.holders import device_numbers, free_by_ray, holders, ray_resource, standing
+from roost.engine.reservation.measuring import Bundle, measure
+from roost.engine.reservation.reservation_lock import reserving
+from roost.errors import Finding, ReservationError, render
+from roost.planning.preflight import first_free, match
+
+log = logging.getLogger("roost")
+SETTLING = 2.0  # seconds after which Ray's view of free accelerators should be up to date
+_POLL = 0.02
+Key = tuple[int, int]  # node and number, as planned
+
+
+@dataclass(slots=True)
+class HeldAccelerator:
+    """An accelerator the job holds: its real name, and the bundle that contains it."""
+
+    name: str
+    bundle: Bundle
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The accelerators of one job. It grows when groups are launched, and ends with the job."""
+
+    job: str
+    live: Sequence[LiveNode]
+    held: dict[Key, HeldAccelerator] = field(default_factory=dict)
+    whole_nodes: bool = False  # take every accelerator of a node that is used at all
+    attached: bool = False  # another process of the job may give back accelerators in `held`
+    _groups: list[PlacementGroup] = field(default_factory=list)
+
+    # -- holding more ------------------------------------------------------------------------------------
+
+    def ensure(self, needs: Mapping[int, set[int]], timeout: float = 30.0, exact: bool = False) -> None:
+        """Hold these devices too, all or none. Raises at once if others hold them.
+
+        If a program outside roost holds one of them, take another accelerator of that node and warn; with
+        `exact`, raise.
+        """
+        if self.whole_nodes:
+            needs = {
+                node: set(range(self.live[node].facts.accelerators.count)) | needs[node] for node in needs
+            }
+        if self.attached:
+            self._refresh()
+        if not self._missing(needs):
+            return
+        deadline = time.monotonic() + timeout
+        with reserving(self.job, self.live[0].node_id, deadline):
+            self._refresh()
+            missing = self._missing(needs)
+            if not missing:
+                return
+            check_free(self.job, self.live, missing)
+            if exact:
+                self._settle(missing, min(deadline, time.monotonic() + SETTLING))
+            ours = {rank: self._ours(rank) for rank in missing}
+            group = take_exactly(self.job, self.live, missing, ours, deadline)
+            self._keep(group, lambda: self._matched(group, missing, exact))
+
+    def take_first(self, count: int, nodes: Sequence[int], timeout: float = 30.0) -> list[Key]:
+        """Take the first `count` free accelerators in the order of these nodes: (node, device), in order.
+
+        One probe a node measures which accelerators Ray granted there.
+        """
+        deadline = time.monotonic() + timeout
+        with reserving(self.job, self.live[0].node_id, deadline):
+            self._refresh()
+            counts = self._free_counts(count, nodes, min(deadline, time.monotonic() + SETTLING))
+            group = take(self.job, self.live, {rank: range(n) for rank, n in counts.items()}, deadline)
+            taken = self._keep(group, lambda: self._numbered(group, counts))
+        order = {rank: position for position, rank in enumerate(nodes)}
+        return sorted(taken, key=lambda key: (order[key[0]], key[1]))[:count]
+
+    def _keep(
+        self, group: PlacementGroup, measured: Callable[[], dict[Key, HeldAccelerator]]
+    ) -> dict[Key, HeldAccelerator]:
+        """Record the granted accelerators, or give them back if measuring or recording fails."""
+        try:
+            holdings = measured()
+            self.held.update(holdings)
+            self._publish()  # before the next job reserves: it must know which numbers this job holds
+        except BaseException:
+            give_back([group])
+            raise
+        self._groups.append(group)
+        return holdings
+
+    def _free_counts(self, count: int, nodes: Sequence[int], deadline: float) -> dict[int, int]:
+        """The number of accelerators to take on each node.
+
+        Ray's view of free accelerators is a moment old. Ask again until it agrees with the existing placement
+        groups, so that a job started right after another one ended gets the same accelerators.
+        """
+        there = [self.live[rank].facts.as_node(rank) for rank in nodes]
+        while True:
+            found = holders(self.live, nodes, self.job)
+            expected, _ = first_free(count, there, found, whole_nodes=self.whole_nodes)
+            free = free_by_ray(self.live, nodes)
+            counts, findings = first_free(count, there, found, free, self.whole_nodes)
+            settled = counts == expected or time.monotonic() > deadline
+            if settled and findings:
+                raise ReservationError(*findings)
+            if settled:
+                return counts
+            time.sleep(_POLL)
+
+    def _settle(self, nodes: Collection[int], deadline: float) -> None:
+        """Wait until Ray has freed what others gave back: until then it grants other numbers."""
+        while time.monotonic() < deadline:
+            free, found = free_by_ray(self.live, nodes), holders(self.live, nodes, self.job)
+            held = {rank: sum(one.count for one in found if one.node == rank) for rank in nodes}
+            if all(self.live[rank].facts.accelerators.count - held[rank] <= free[rank] for rank in nodes):
+                return
+            time.sleep(_POLL)
+
+    # -- which accelerators --------------------------------------------------------------------------
+
+    def _matched(
+        self, group: PlacementGroup, planned: Mapping[int, set[int]], exact: bool
+    ) -> dict[Key, HeldAccelerator]:
+        """The granted accelerator of each planned device: the planned one, unless a program outside roost has it."""
+        ranks = sorted(planned)
+        known = {rank: self.live[rank].facts.device_names for rank in ranks}
+        # A bundle of a whole node has all its accelerators, so it needs no measuring.
+        asked = {
+            (group, index): (ray_resource(self.live[rank]), len(planned[rank]))
+            for index, rank in enumerate(ranks)
+            if len(planned[rank]) < len(known[rank])
+        }
+        measured = measure(asked) if asked else {}
+        holdings: dict[Key, HeldAccelerator] = {}
+        moved: list[str] = []
+        for index, rank in enumerate(ranks):
+            bundle = (group, index)
+            names = list(known[rank])
+            if bundle in measured:
+                names = measured[bundle].names or [names[device] for device in planned[rank]]
+            for device, name in match(planned[rank], names, known[rank]).items():
+                holdings[(rank, device)] = HeldAccelerator(name, bundle)
+                if known[rank][device] != name:
+                    moved.append(f"node {rank}: {name} instead of {known[rank][device]}")
+        if moved:
+            self._report(moved, exact)
+        return holdings
+
+    def _report(self, moved: Sequence[str], exact: bool) -> None:
+        """Warn, or raise if exact ones were wanted. A program outside roost must hold the planned ones."""
+        finding = Finding(
+            code="RE107" if exact else "RW202",
+            what=f"{len(moved)} accelerators are not the planned ones",
+            why="; ".join(moved[:4]) + (" ..." if len(moved) > 4 else ""),
+            remedy="end what else uses these nodes to get exactly the planned ones",
+        )
+        if exact:
+            raise ReservationError(finding)
+        log.warning("%s", render([finding]))
+
+    def _numbered(self, group: PlacementGroup, counts: Mapping[int, int]) -> dict[Key, HeldAccelerator]:
+        """The accelerators of one bundle on each node. Ray may place the bundles in any order."""
+        asked = {
+            (group, index): (ray_resource(self.live[rank]), counts[rank])
+            for index, rank in enumerate(sorted(counts))
+        }
+        ranks = {node.node_id: rank for rank, node in enumerate(self.live)}
+        taken: dict[Key, HeldAccelerator] = {}
+        for bundle, granted in measure(asked).items():
+            rank = ranks[granted.node_id]
+            known = self.live[rank].facts.device_names
+            # A number may stand for another accelerator that was granted in its place: never use it twice.
+            free = [device for device in range(len(known)) if (rank, device) not in self.held]
+            names = granted.names or [known[device] for device in free[: counts[rank]]]
+            own = [device for device in free if known[device] in names]
+            spare = [device for device in free if known[device] not in names]
+            numbers = [*own, *spare][: len(names)]
+            for device, name in match(numbers, names, known).items():
+                taken[(rank, device)] = HeldAccelerator(name, bundle)
+        return taken
+
+    # -- what is held ------------------------------------------------------------------------------------
+
+    def _ours(self, rank: int) -> frozenset[int]:
+        names = [one.name for (node, _), one in self.held.items() if node == rank]
+        return device_numbers(self.live[rank], names)
+
+    def _missing(self, needs: Mapping[int, set[int]]) -> dict[int, set[int]]:
+        return {
+            node: absent
+            for node, devices in needs.items()
+            if (absent := {device for device in devices if (node, device) not in self.held})
+        }
+
+    def _refresh(self) -> None:
+        """Update `held`: other processes of the job may have taken accelerators or given them back."""
+        manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
+        told = answer(manager.get_held.remote(), "reading the reservation")
+        there = standing()
+        everything = {**told, **self.held}
+        self.held = {key: one for key, one in everything.items() if one.bundle[0].id.hex() in there}
+
+    def _publish(self) -> None:
+        manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
+        answer(manager.add_holdings.remote(self.held), "recording the reservation")
+
+    def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
+        return self.held[(node, devices[0])].bundle if devices else None
+
+    def device_names(self, node: int, devices: Sequence[int]) -> list[str]:
+        return [self.held[(node, device)].name for device in devices]
+
+    # -- giving back -------------------------------------------------------------------------------------
+
+    def give_back(self, devices: Collection[Key]) -> None:
+        """Give these devices back, by removing the placement groups that hold no other device of the job."""
+        dropped = {self.held.pop(key).bundle[0].id.hex() for key in devices if key in self.held}
+        dropped -= {one.bundle[0].id.hex() for one in self.held.values()}
+        ended = [group for group in self._groups if group.id.hex() in dropped]
+        self._groups = [group for group in self._groups if group not in ended]
+        give_back(ended)
+
+    def release(self) -> None:
+        groups, self._groups = self._groups, []
+        self.held = {}
+        give_back(groups)

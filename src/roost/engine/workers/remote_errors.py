@@ -1,0 +1,126 @@
+"""Errors of other processes: how they travel, how they are raised here, and how a message quotes them."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from types import MemberDescriptorType
+from typing import Any
+
+from roost.errors import Finding, RoostError, WorkerRaised
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error's type and whole text without line breaks, to quote in a message."""
+    text = "; ".join(map(_said, error.args)) if isinstance(error, RoostError) else str(error)
+    said = " ".join(line.strip() for line in text.splitlines() if line.strip())
+    return f"{type(error).__name__}: {said}"
+
+
+def _said(finding: Any) -> str:
+    why = getattr(finding, "why", "")
+    return f"{getattr(finding, 'what', finding)}{f' ({why})' if why else ''}"
+
+
+def first_line(error: BaseException, limit: int = 300) -> str:
+    """The first line of an error's text, or its type when it has no text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
+class Described(Exception):
+    """Describes an exception that cannot be pickled."""
+
+    def __init__(
+        self, kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any], text: str
+    ) -> None:
+        super().__init__(kind, args, state, text)
+
+    def __str__(self) -> str:
+        return str(self.args[3])
+
+    def rebuilt(self) -> BaseException:
+        """An exception of that type, made without its constructor."""
+        kind, args, state, _ = self.args
+        try:
+            made: BaseException = kind.__new__(kind, *args)
+            made.args = args
+            made.__dict__.update(state)
+        except Exception:
+            return self
+        return made
+
+
+def as_portable(error: BaseException, pickler: Any = pickle) -> BaseException:
+    """The error itself if it can be pickled, else a description of it."""
+
+    def travels(value: Any) -> bool:
+        try:
+            pickler.loads(pickler.dumps(value))
+        except Exception:
+            return False
+        return True
+
+    if travels(error):
+        return error
+    args = error.args if travels(error.args) else ()
+    state = {name: value for name, value in error.__dict__.items() if travels(value)}
+    return Described(type(error), args, state, str(error))
+
+
+def raised_error(
+    finding: Finding, cause: BaseException | None, group: str, rank: int, remote_traceback: str
+) -> WorkerRaised:
+    """A `WorkerRaised` that is also of the type the worker raised, where Python allows that."""
+    error: WorkerRaised
+    cause = cause.rebuilt() if isinstance(cause, Described) else cause
+    try:
+        error = _raised_class(type(cause))(finding) if cause is not None else _Raised(finding)
+    except Exception:  # a type whose instances cannot be made like this
+        error = _Raised(finding)
+    if cause is not None:
+        _copy_attributes(cause, error)
+    error.group, error.rank = group, rank
+    error.remote_traceback = remote_traceback  # type: ignore[attr-defined]
+    error.__cause__ = cause
+    return error
+
+
+def _copy_attributes(cause: BaseException, error: WorkerRaised) -> None:
+    """Copy the attributes of the worker's exception, such as `errno`: code that catches its type reads them."""
+    error.__dict__.update(cause.__dict__)
+    for base in type(cause).__mro__:
+        for name, slot in vars(base).items():
+            if isinstance(slot, MemberDescriptorType) and not name.startswith("__"):
+                with contextlib.suppress(Exception):
+                    setattr(error, name, getattr(cause, name))
+
+
+class _Raised(WorkerRaised):
+    remote_traceback: str = ""
+
+    def __str__(self) -> str:
+        trace = self.remote_traceback.strip()
+        return super().__str__() + (f"\n\nremote traceback:\n{trace}" if trace else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        cause = self.__cause__ and as_portable(self.__cause__)
+        arguments = (self.findings[0], cause, self.group, self.rank, self.remote_traceback)
+        return raised_error, arguments
+
+
+def _keep_findings(self: _Raised, *findings: Finding) -> None:
+    """Replaces the constructor of the worker's exception, which may require other arguments."""
+    self.args = findings
+
+
+_Raised.__name__ = _Raised.__qualname__ = "WorkerRaised"
+_classes: dict[type, type[_Raised]] = {}
+
+
+def _raised_class(kind: type[BaseException]) -> type[_Raised]:
+    if kind not in _classes:
+        if not issubclass(kind, Exception):
+            return _Raised
+        bases = (_Raised,) if issubclass(_Raised, kind) else (_Raised, kind)
+        _classes[kind] = type(f"WorkerRaised[{kind.__name__}]", bases, {"__init__": _keep_findings})
+    return _classes[kind]

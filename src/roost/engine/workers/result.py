@@ -1,0 +1,84 @@
+"""The result of a group call: one value per rank, to wait for or to await."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from roost.engine.workers.remote_errors import in_one_line, raised_error
+from roost.errors import CallTimeout, Finding, WorkerError, WorkerRaised
+
+
+def seconds(timeout: Any) -> float | None:
+    """A timeout as Ray takes it: None, or at least 0. Negative seconds, of a deadline in the past, become 0."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout):
+        raise WorkerError(
+            Finding(code="RE113", what=f"a timeout is a number of seconds or None, not {timeout!r}"[:200])
+        )
+    return None if timeout == math.inf else max(0.0, float(timeout))
+
+
+class GroupResult(ABC):
+    """The answers of some ranks to one call. Waiting twice gives the same answer."""
+
+    def __init__(self, group: str, method: str, ranks: Sequence[int], seats: Sequence[str]) -> None:
+        self.group, self.method, self.ranks = group, method, tuple(ranks)
+        self._seats = tuple(seats)  # where each of these ranks sits, in words
+
+    @abstractmethod
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        """Every rank's value, in rank order. Raises as soon as one rank fails, or when time is up."""
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether every rank has answered or failed."""
+
+    @abstractmethod
+    def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
+        """(rank, value) pairs as they come."""
+
+    @abstractmethod
+    def durations(self, timeout: float | None = None) -> list[float]:
+        """Seconds each rank spent in the call."""
+
+    @abstractmethod
+    def __await__(self) -> Generator[Any, None, list[Any]]: ...
+
+    def __repr__(self) -> str:
+        return f"<{self.group}.{self.method} on {len(self.ranks)} ranks>"
+
+    def _where(self, position: int) -> str:
+        return f"{self.group} rank {self.ranks[position]} ({self._seats[position]})"
+
+    def _late(self, positions: Sequence[int], timeout: float) -> CallTimeout:
+        waiting = ", ".join(self._where(position) for position in positions[:4])
+        more = f" and {len(positions) - 4} more" if len(positions) > 4 else ""
+        error = CallTimeout(
+            Finding(
+                code="RE112",
+                what=f"{self.group}.{self.method} is not done after {timeout:g} s",
+                why=f"{len(positions)} of {len(self.ranks)} ranks have not answered: {waiting}{more}",
+                remedy="wait again for the same result, or give it a longer timeout",
+            )
+        )
+        error.group, error.rank = self.group, self.ranks[positions[0]]
+        return error
+
+    def _raised(self, position: int, cause: BaseException | None, text: str, others: int = 0) -> WorkerRaised:
+        also = f" ({others} other ranks failed too)" if others else ""
+        finding = Finding(
+            code="RE110",
+            what=f"{self._where(position)} raised in {self.method}: {_summary(cause, text)}{also}",
+        )
+        return raised_error(finding, cause, self.group, self.ranks[position], text)
+
+
+def _summary(cause: BaseException | None, text: str) -> str:
+    if cause is not None:
+        return in_one_line(cause)[:400]
+    return (text.strip().splitlines() or ["an exception"])[-1][:400]
