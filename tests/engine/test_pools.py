@@ -45,7 +45,7 @@ def second(connected: str) -> Iterator[roost.Cluster]:
 def other(second: roost.Cluster) -> Iterator[roost.Cluster]:
     """Another job, which holds nothing when a test begins."""
     yield second
-    second.reservation.release()
+    second._backend.reservation.release()
 
 
 def places(positions: Any) -> list[tuple[int, int]]:

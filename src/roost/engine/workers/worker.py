@@ -8,12 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from roost.errors import ConfigurationError, Finding
 from roost.placement.placement import Placement
 
-if TYPE_CHECKING:
-    from roost.engine.group import GroupLauncher
+START_WITHIN = 300.0  # seconds for all workers of a launch
+# The group's own names. A worker method of such a name could not be called through the group.
+GROUP_NAMES = frozenset(
+    (
+        *("attach", "end_ranks", "execute_on", "is_running", "name", "placements"),
+        *("restart_ranks", "shutdown", "world_size"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +36,24 @@ class WorkerContext:
     node: str  # its node, for messages
     devices: tuple[str, ...]
     share: float | None = None  # its share of each of its accelerators, if a plan sets one
+    generation: int = 0  # how often this rank was started before
 
     @property
     def name(self) -> str:
         return f"{self.group}:{self.placement.rank}"
+
+    @property
+    def seat(self) -> str:
+        return seat_of(self.placement, self.node)
+
+
+def seat_of(placement: Placement, node: str) -> str:
+    """Where a process sits, for messages: `node 0 (10.0.0.1), accelerators 2,3`."""
+    if not placement.hardware:
+        return node
+    noun = "accelerator" if placement.accelerator_type != "none" else "device"
+    devices = ",".join(map(str, placement.hardware))
+    return f"{node}, {noun}{'s' * (len(placement.hardware) > 1)} {devices}"
 
 
 _current: WorkerContext | None = None
@@ -105,8 +126,6 @@ class Worker:
     @classmethod
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupLauncher:
         """A group of workers with these constructor arguments; `launch` places and starts it."""
-        from roost.engine.group import GroupLauncher
-
         return GroupLauncher(cls, args, kwargs)
 
     def _logger(self) -> logging.Logger:
@@ -130,3 +149,46 @@ class Worker:
 
     def log_error(self, message: str) -> None:
         self._logger().error(message)
+
+
+class GroupLauncher:
+    """A worker class and its constructor arguments, to be launched."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self.cls, self.args, self.kwargs = cls, args, kwargs or {}
+        self.methods = method_names(cls)
+        hidden = sorted(GROUP_NAMES.intersection(self.methods))
+        if hidden:
+            raise ConfigurationError(
+                *[
+                    Finding(
+                        code="RE115",
+                        what=f"{cls.__name__}.{name} could not be called: groups have a `{name}` of their own",
+                        remedy="rename the method",
+                    )
+                    for name in hidden
+                ]
+            )
+
+    def launch(
+        self,
+        cluster: Any,
+        placement_strategy: Any = None,
+        name: str | None = None,
+        isolate_accelerator: bool = True,
+        timeout: float = START_WITHIN,
+    ) -> Any:
+        """Start one process per placement, all or none, and check that each is where it should be.
+
+        Without a strategy, every accelerator gets a process, or every node where there are none.
+        """
+        return cluster.launch_group(self, placement_strategy, name, isolate_accelerator, timeout)
+
+
+def method_names(cls: type) -> list[str]:
+    """What can be called on workers of a class."""
+    return [
+        name
+        for name in dir(cls)
+        if not name.startswith("__") and name != "create_group" and callable(getattr(cls, name, None))
+    ]
