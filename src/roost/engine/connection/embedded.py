@@ -164,8 +164,8 @@ def _disconnect(address: str) -> None:
 def _clear(directory: str) -> None:
     """Kill the processes of the Ray in this directory that are left, and remove the directory.
 
-    Ray waits a second for each of its processes to end. On a busy machine some take longer, and go on writing
-    into the directory.
+    Ray waits a second for each of its processes to end. On a busy machine some take longer, such as the agents of
+    a raylet, and make the directory again when they write into it.
     """
     deadline = time.monotonic() + CLEAR_WITHIN
     while True:
