@@ -22,7 +22,8 @@ _EXPORTS = {
     "roost.engine.job.managers": ("CollectiveManager", "NodeManager", "WorkerManager", "running_jobs"),
     "roost.engine.workers.result": ("GroupResult",),
     "roost.engine.workers.scatter": ("scatter",),
-    "roost.engine.workers.worker": ("Worker", "current_worker"),
+    "roost.engine.workers.worker": ("Worker",),
+    "roost.engine.workers.worker_context": ("current_worker",),
     "roost.errors": (
         "CallTimeout",
         "ClusterError",
@@ -87,7 +88,7 @@ if TYPE_CHECKING:  # `as` says to type checkers that a name is meant for others
     from roost.engine.workers.result import GroupResult as GroupResult
     from roost.engine.workers.scatter import scatter as scatter
     from roost.engine.workers.worker import Worker as Worker
-    from roost.engine.workers.worker import current_worker as current_worker
+    from roost.engine.workers.worker_context import current_worker as current_worker
     from roost.errors import CallTimeout as CallTimeout
     from roost.errors import ClusterError as ClusterError
     from roost.errors import ConfigurationError as ConfigurationError

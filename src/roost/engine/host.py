@@ -15,7 +15,7 @@ from ray import cloudpickle
 
 from roost.engine.workers.remote_errors import as_portable
 from roost.engine.workers.scatter import share_of
-from roost.engine.workers.worker import WorkerContext, _become_worker
+from roost.engine.workers.worker_context import WorkerContext, _become_worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from roost.engine.workers import environment
 from roost.engine.workers.remote_errors import in_one_line
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.scatter import share_of
-from roost.engine.workers.worker import _running_as
+from roost.engine.workers.worker_context import _running_as
 from roost.errors import ClusterError, Finding, LaunchError, nearest
 from roost.inventory.inventory import Inventory
 

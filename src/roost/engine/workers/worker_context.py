@@ -1,0 +1,65 @@
+"""The worker that the calling code runs in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from roost.placement.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """The group, rank and place of a worker."""
+
+    group: str
+    job: str
+    placement: Placement
+    world_size: int
+    master_addr: str
+    master_port: int
+    node: str  # its node, for messages
+    devices: tuple[str, ...]
+    share: float | None = None  # its share of each of its accelerators, if a plan sets one
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}:{self.placement.rank}"
+
+
+_current: WorkerContext | None = None
+
+
+def current_worker() -> WorkerContext | None:
+    """The worker that the calling code runs in; None in the driver and in processes that roost did not start."""
+    return _current
+
+
+def _become_worker(context: WorkerContext | None) -> None:
+    """Called in a worker's own process, before its class is constructed."""
+    global _current
+    _current = context
+
+
+@contextmanager
+def _running_as(context: WorkerContext | None) -> Iterator[None]:
+    """Code inside the block runs in this worker. Blocks may nest: an inline worker may call another group."""
+    outer = current_worker()
+    _become_worker(context)
+    try:
+        yield
+    finally:
+        _become_worker(outer)
+
+
+def describe_this_process() -> str:
+    """A name for this process in messages: `actor rank 3 (pid 4711)`."""
+    # The worker knows better than the environment, in which an inference engine sets ranks of its own.
+    context = current_worker()
+    group, rank = os.environ.get("ROOST_GROUP"), os.environ.get("RANK")
+    if context is not None:
+        group, rank = context.group, str(context.placement.rank)
+    name = f"{group} rank {rank}" if group and rank else "the driver"
+    return f"{name} (pid {os.getpid()})"
