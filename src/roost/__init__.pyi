@@ -21,7 +21,7 @@ from roost.engine.status import Status as Status
 from roost.engine.workers.result import GroupResult as GroupResult
 from roost.engine.workers.scatter import scatter as scatter
 from roost.engine.workers.worker import Worker as Worker
-from roost.engine.workers.worker import current_worker as current_worker
+from roost.engine.workers.worker_context import current_worker as current_worker
 from roost.errors import CallTimeout as CallTimeout
 from roost.errors import ClusterError as ClusterError
 from roost.errors import ConfigurationError as ConfigurationError

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from running import Program, eventually, new_job
 
 import roost
-from roost.engine.reservation import bundle_requests as granting
+from roost.engine.reservation import bundle_requests
 
 pytestmark = pytest.mark.ray
 Jobs = list[Any]
@@ -243,7 +243,7 @@ def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
     foreign.append(server)
     ray.get(server.ready.remote(), timeout=60)
     with monkeypatch.context() as hurried:
-        hurried.setattr(granting, "PATIENCE", 1.0)
+        hurried.setattr(bundle_requests, "PATIENCE", 1.0)
         with pytest.raises(roost.ReservationError, match="outside any placement group") as caught:
             cluster._backend.reservation.ensure({2: {0, 1, 2}})
     assert "node 2" in str(caught.value)

@@ -15,7 +15,7 @@ from roost.engine.locks.node_devices import NodeDevices, check_devices
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.owner import Owner
 from roost.engine.processes.process_facts import this_process
-from roost.engine.workers.worker import current_worker, describe_this_process
+from roost.engine.workers.worker_context import current_worker, describe_this_process
 from roost.errors import ConfigurationError, Finding
 
 # Imports inside functions keep Ray out of inline programs.

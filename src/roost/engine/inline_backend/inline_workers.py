@@ -18,7 +18,7 @@ from roost.engine.workers.arguments import arguments_of, assembled, constructor_
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
 from roost.engine.workers.remote_errors import Origin, in_one_line
 from roost.engine.workers.result import GroupResult
-from roost.engine.workers.worker import _running_as, seat_of
+from roost.engine.workers.worker_context import _running_as, seat_of
 from roost.errors import Finding, LaunchError
 from roost.inventory.inventory import Inventory
 

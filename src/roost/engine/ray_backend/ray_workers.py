@@ -17,7 +17,7 @@ from roost.engine.ray_backend.worker_host import StartReport
 from roost.engine.workers.arguments import arguments_of, differ_by_rank
 from roost.engine.workers.remote_errors import first_line
 from roost.engine.workers.result import GroupResult
-from roost.engine.workers.worker import seat_of
+from roost.engine.workers.worker_context import seat_of
 from roost.errors import Finding, JobEnded, WorkerError
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement

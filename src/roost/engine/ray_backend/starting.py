@@ -22,7 +22,7 @@ from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_
 from roost.engine.reservation.reservation import Reservation
 from roost.engine.workers import environment
 from roost.engine.workers.remote_errors import first_line, in_one_line
-from roost.engine.workers.worker import seat_of
+from roost.engine.workers.worker_context import seat_of
 from roost.errors import Finding, LaunchError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory

@@ -22,7 +22,7 @@ from roost.engine.processes.process_facts import Process, this_process
 from roost.engine.workers.arguments import assembled, constructor_arguments
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
 from roost.engine.workers.remote_errors import Origin, as_portable
-from roost.engine.workers.worker import WorkerContext, _become_worker
+from roost.engine.workers.worker_context import WorkerContext, _become_worker
 
 _set_title = getattr(
     ray._raylet, "setproctitle", lambda title: None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine.workers.worker import WorkerContext
+from roost.engine.workers.worker_context import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
 from roost.inventory.inventory import Inventory
