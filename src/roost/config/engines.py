@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
+
+from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text
 from roost.errors import Path
+
+KINDS = ("regular", "prefill", "decode", "placeholder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineGroup:
     """Engines of one kind; a `placeholder` holds accelerators and runs nothing."""
 
-    kind: str = "regular"
-    num_gpus: int
-    gpus_per_engine: int | None = None
+    kind: Annotated[Text, Field(json_schema_extra={"enum": list(KINDS)})] = "regular"
+    num_gpus: NonNegativeInt
+    gpus_per_engine: Annotated[Count | None, Field(description="omitted: rollout_num_gpus_per_engine")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    name: str = "default"
-    groups: tuple[EngineGroup, ...]
+    name: Text = "default"
+    groups: NonEmptyTuple[EngineGroup]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

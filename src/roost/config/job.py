@@ -223,9 +223,9 @@ def _layout(
         return None
     layout = Layout.of(cluster.layout, cluster.shares or {})
     findings += layout_problems(layout, document, PLACE)
-    if cluster.layout.node_group is not None:
+    written = document.data["cluster"]["layout"].get("node_group")
+    if written is not None:
         known = () if _groups_lost(findings) else labels
-        written = cluster.layout.node_group
         findings += label_problems("layout", written, known, document, (*PLACE, "node_group"))
     if _broken(findings, "layout") or not labels.issuperset(layout.node_group):
         return None

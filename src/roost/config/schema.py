@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from dataclasses import is_dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
 from roost.config.document import Document
 from roost.config.fields import NAME, TAGS, Count, Rank, Section, Share, Text, TextOrTexts
-from roost.config.layout_schema import LayoutConfig
+from roost.config.layout_section import LayoutSection
 from roost.errors import Finding, Path, close_to, nearest, shown
 
 __all__ = [
@@ -57,8 +58,10 @@ _ALIASES = dict.fromkeys(("gpu", "gpus", "num_gpus"), "accelerators")
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
 _TRUTH = ("it should be true or false", "write true or false")
 _WORDS = ("it should be text", "put it in quotes")
+_LIST = ("it should be a list", "write its entries after dashes, one on each line, or in [...]")
 _MAPPING = ("it should be a mapping", "write `key: value` lines under it")
 _ELSEWHERE: dict[Path, str] = {("layout", "shares"): "write `shares` under `cluster`, beside `layout`"}
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")  # of a model, of a record
 _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how to write it
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
@@ -73,9 +76,11 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
     "string_too_short": ("it is empty", "write its name"),
     "string_too_long": ("it is longer than a path can be", "write the path of a Python"),
     "too_short": ("it is empty", "list at least one entry"),
-    "list_type": ("it should be a list", "write its entries after dashes, one on each line, or in [...]"),
+    "list_type": _LIST,
+    "tuple_type": _LIST,
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
+    "dataclass_type": _MAPPING,
 }
 
 
@@ -92,7 +97,7 @@ def _rule_form(value: Any) -> str:
     return "rule" if isinstance(value, (dict, PlacementRule)) else "text"
 
 
-Placement = Annotated[
+WrittenPlacement = Annotated[
     Annotated[Text, Tag("text")] | Annotated[PlacementRule, Tag("rule")], Discriminator(_rule_form)
 ]
 
@@ -128,8 +133,8 @@ class NodeGroupConfig(Section):
 
 class ClusterConfig(Section):
     num_nodes: Count | None = None
-    component_placement: dict[str, Placement] = Field(default_factory=dict)
-    layout: LayoutConfig | None = None
+    component_placement: dict[str, WrittenPlacement] = Field(default_factory=dict)
+    layout: LayoutSection | None = None
     shares: dict[str, Share] | None = Field(
         None, description="how much of an accelerator each component is charged where it shares one"
     )
@@ -162,7 +167,7 @@ def validate(
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)[:_MOST_PROBLEMS]
     located = [(problem, _steps(data, problem["loc"])) for problem in problems]
-    unknown = [steps for problem, steps in located if problem["type"] == "extra_forbidden"]
+    unknown = [steps for problem, steps in located if problem["type"] in _UNKNOWN_KEY]
     for problem, steps in located:
         if problem["type"] != "missing" or not any(
             other[:-1] == steps[:-1] and close_to(str(other[-1]), _keys_at(model, steps[:-1])) == steps[-1]
@@ -193,7 +198,7 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         name = f"share of {name}"
     kind = problem["type"]
     value = problem.get("input")
-    if kind == "extra_forbidden":
+    if kind in _UNKNOWN_KEY:
         known = _keys_at(model, steps[:-1])
         alias = _ALIASES.get(name)
         meant = f"did you mean {alias!r}?" if alias in known else _space(name, value)
@@ -260,22 +265,25 @@ def _seen(value: Any, path: Path) -> str:
     return "this text" if isinstance(value, str) and _PRIVATE.intersection(path) else shown(value)
 
 
-def _keys_at(model: type[BaseModel], steps: Path) -> set[str]:
-    """The keys known at a place of the schema: follow the data's path through the models."""
-    current: Any = model
-    for step in steps:
-        field = current.model_fields.get(step) if isinstance(step, str) else None
-        if field is None:
-            continue  # an index, or a key of a mapping: the item's model was found with the mapping
-        current = _model_in(field.annotation) or current
-    return set(current.model_fields)
+def _keys_at(model: type, steps: Path) -> set[str]:
+    """The keys known at a place of the schema: follow the data's path through its models and records."""
+    keys = _annotations(model)
+    for step in steps:  # an index, or a key of a mapping: the item's model was found with the list or mapping
+        inner = _model_in(keys.get(step))
+        keys = keys if inner is None else _annotations(inner)
+    return set(keys)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for part in getattr(annotation, "__args__", ()):
-        found = _model_in(part)
-        if found is not None:
-            return found
-    return None
+def _annotations(model: Any) -> dict[Any, Any]:
+    """The keys of a model or of a record, with their types."""
+    if is_dataclass(model):
+        return get_type_hints(model)
+    return {name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _model_in(annotation: Any) -> Any:
+    """The first model or record that an annotation such as `list[Model] | None` names."""
+    if parts := get_args(annotation):
+        return next(filter(None, map(_model_in, parts)), None)
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_model or is_dataclass(annotation) else None
