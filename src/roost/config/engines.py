@@ -1,4 +1,4 @@
-"""Rollout engines as a layout lists them: servers of groups, and what their components are called."""
+"""The rollout engines of a layout: servers, their groups of engines, and the names of their components."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EngineSlice:
     kind: str
     positions: range
     gpus_per_engine: int
-    path: Path = ()  # of the group inside the layout, where servers are listed
+    path: Path = ()  # of the group inside the layout; empty if the layout lists no servers
 
     @property
     def num_engines(self) -> int:
@@ -46,7 +46,11 @@ class EngineSlice:
 
 
 def component_names(server: Server, servers: Sequence[Server]) -> Iterator[str]:
-    """`rollout`, `rollout.<server>`, or `rollout.<server>.<kind>` with a number from the second on."""
+    """The names of a server's components, one for each group.
+
+    A name is `rollout`, `rollout.<server>`, `rollout.<kind>` or `rollout.<server>.<kind>`; a server's second
+    group of a kind adds `-1`, its third `-2`.
+    """
     lone = len(servers) == 1 and server.name == "default"
     if len(server.groups) == 1:
         plain = lone and server.groups[0].kind == "regular"

@@ -1,4 +1,4 @@
-"""The kinds of fields the schema is made of."""
+"""The field types of the schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from pydantic_core import PydanticCustomError
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))  # of unions; pydantic puts them in its paths
+# The tags of unions. Pydantic puts them into the paths of its errors.
+TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
 
 Entry = TypeVar("Entry")
 
@@ -43,7 +44,7 @@ def _one_or_many(value: Any) -> str:
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)]
 NonNegativeInt = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)]
 Rank = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-# Ray counts in ten-thousandths: what is smaller would be nothing.
+# Ray rounds shares to ten-thousandths: a smaller share would be 0.
 Share = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.0001, le=1, allow_inf_nan=False)]
 Text = Annotated[str, BeforeValidator(_text)]
 TextOrTexts = Annotated[

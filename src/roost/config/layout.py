@@ -1,4 +1,4 @@
-"""`Layout`: a checked layout, made by a program, from flags, or by the reader of a job."""
+"""`Layout`: a checked layout, which a program constructs or reads from flags or a job file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Path, error_for
 
 PLACE: Path = ("cluster", "layout")
-# What a program's flags call the wishes for shares.
-_WISHES = {"num_gpus_per_actor": "actor", "num_gpus_per_engine": "rollout"}
+# The flags of programs for the shares of a role.
+_SHARE_FLAGS = {"num_gpus_per_actor": "actor", "num_gpus_per_engine": "rollout"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout(LayoutSection):
-    """A section that was checked, and the shares its components wish for."""
+    """A checked section, and the shares that its components ask for."""
 
     shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -53,14 +53,14 @@ class Layout(LayoutSection):
     def from_args(cls, args: Any) -> Layout:
         """From parsed command-line flags: a `Namespace`, any object with attributes, or a mapping.
 
-        Flags that are not a layout's are left alone; None counts as not given.
+        It ignores flags that are not keys of a layout; None counts as not given.
         """
         args = resolved(args, "the layout")
         flags = args if isinstance(args, Mapping) else _Attributes(args)
         given: dict[str, Any] = {
             one.name: flags.get(one.name) for one in fields(cls) if flags.get(one.name) is not None
         }
-        wishes = {role: flags.get(flag) for flag, role in _WISHES.items() if flags.get(flag) is not None}
+        wishes = {role: flags.get(flag) for flag, role in _SHARE_FLAGS.items() if flags.get(flag) is not None}
         shares = given.get("shares", {})
         if wishes and isinstance(shares, Mapping):
             given["shares"] = {**wishes, **shares}
@@ -74,7 +74,7 @@ class Layout(LayoutSection):
         return layout
 
     def as_job(self, num_nodes: int | None = None) -> dict[str, Any]:
-        """The same as the section of a job file."""
+        """A job with this layout, as the dict of a job file."""
         nodes = {} if num_nodes is None else {"num_nodes": num_nodes}
         return {"cluster": {**nodes, **_written(self)}}
 
@@ -88,7 +88,7 @@ class Layout(LayoutSection):
 
 
 class _Attributes:
-    """The flags of a `Namespace`, as a mapping has them."""
+    """Gives an object's attributes the `get` of a mapping."""
 
     def __init__(self, flags: Any) -> None:
         self._flags = flags
@@ -98,7 +98,7 @@ class _Attributes:
 
 
 def _written(layout: Layout) -> dict[str, Any]:
-    """The layout as the `cluster` section of a job file, which leaves out what has no value."""
+    """The layout and its shares as the `cluster` section of a job file, without empty values."""
     section = _plain(layout)
     shares = section.pop("shares", {})
     given = {key: value for key, value in section.items() if not isinstance(value, list) or value}

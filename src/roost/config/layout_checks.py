@@ -1,4 +1,4 @@
-"""What can be wrong with a layout whatever the cluster."""
+"""Checks of a layout that need no cluster."""
 
 from __future__ import annotations
 
@@ -164,11 +164,12 @@ def _engines(layout: LayoutSection, document: Document, path: Path) -> list[Find
 
 
 def count_key(part: EngineSlice) -> Path:
-    """Where the layout says how many accelerators the group has."""
+    """The key in the layout that sets how many accelerators the group has."""
     return (*part.path, "num_gpus") if part.path else ("rollout_num_gpus",)
 
 
 def width_key(part: EngineSlice) -> Path:
+    """The key in the layout that sets how many accelerators an engine of the group has."""
     return (*part.path, "gpus_per_engine") if part.path else ("rollout_num_gpus_per_engine",)
 
 
@@ -178,7 +179,7 @@ def _multiples(count: int, width: int) -> str:
 
 
 def critic_problems(flags: Any) -> list[Finding]:
-    """A critic's own sizes, which some programs have flags for."""
+    """Problems of the flags that some programs have for the size of a critic."""
     findings = []
     defaults = {one.name: one.default for one in fields(LayoutSection)}
     for name in ("num_nodes", "num_gpus_per_node"):

@@ -54,7 +54,7 @@ class LayoutSection:
 
     @property
     def num_rollout(self) -> int:
-        """As given; else what the servers add up to; else the actor's when colocated; else none."""
+        """`rollout_num_gpus` if given; else the sum of the servers; else A if colocated; else 0."""
         if self.rollout_num_gpus is not None:
             return self.rollout_num_gpus
         if self.servers:
@@ -77,24 +77,24 @@ class LayoutSection:
         return {"actor": trained, **critic, "rollout": range(self.rollout_offset, stop)}
 
     def engine_groups(self) -> tuple[EngineSlice, ...]:
-        """The groups of engines that run, or hold something, on the pool."""
+        """The groups of engines that hold accelerators of the pool in this mode."""
         return tuple(part for part in self.all_groups() if part.positions) if self.mode.serves else ()
 
     @property
     def roles(self) -> list[str]:
-        """Every component there can be, in any mode; `rollout` stands for all of its groups."""
+        """The components of every mode; `rollout` stands for all groups of engines."""
         names = ["actor", "critic", "rollout", *(part.component for part in self.all_groups())]
         return list(dict.fromkeys(names))
 
     @property
     def components(self) -> list[str]:
-        """Those that run here."""
+        """The components that run in this mode."""
         trains = ["actor", *(["critic"] if self.use_critic else [])]
         trains = trains if self.mode.trains and self.num_actor else []
         return [*trains, *(part.component for part in self.engine_groups())]
 
     def all_groups(self) -> Iterator[EngineSlice]:
-        """Every group that is written down, in any mode."""
+        """Every group of engines in the section, whether or not it runs in this mode."""
         alone = EngineGroup(num_gpus=self.num_rollout)
         servers = self.servers or (Server(groups=(alone,)),)
         position = self.rollout_offset
@@ -102,7 +102,7 @@ class LayoutSection:
             for number, (group, name) in enumerate(
                 zip(server.groups, component_names(server, servers), strict=True)
             ):
-                # What runs nothing need not tile anything.
+                # A placeholder runs no engines, so it need not be a multiple of their width.
                 usual = 1 if group.kind == "placeholder" else self.rollout_num_gpus_per_engine
                 yield EngineSlice(
                     component=name,

@@ -1,11 +1,14 @@
-"""The typed schema of the `cluster` section, at the border only; inside, roost uses its own records."""
+"""The pydantic schema of the `cluster` section, and `validate`, which puts pydantic's errors into our words.
+
+The rest of roost uses its own records.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
@@ -40,9 +43,9 @@ OLDER_KEYS = frozenset(
         "recreate_nccl_groups",
     )
 )
-_PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
+_PRIVATE = frozenset(("env_vars", "hardware"))  # messages do not quote these values: they may be secrets
 _MOST_PROBLEMS = 100
-MAX_PATH = 4_096  # characters, as on Linux
+MAX_PATH = 4_096  # characters; the limit of Linux
 _EXAMPLES = {
     "placement": "0-7",
     "node_ranks": "0-1",
@@ -61,8 +64,8 @@ _WORDS = ("it should be text", "put it in quotes")
 _LIST = ("it should be a list", "write its entries after dashes, one on each line, or in [...]")
 _MAPPING = ("it should be a mapping", "write `key: value` lines under it")
 _ELSEWHERE: dict[Path, str] = {("layout", "shares"): "write `shares` under `cluster`, beside `layout`"}
-_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")  # of a model, of a record
-_FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how to write it
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")  # in a model, in a dataclass
+_FORMS = {  # for each error type of pydantic: the form we want, and how to write it
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
     "int_from_float": _WHOLE,
@@ -85,7 +88,7 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
 
 
 class PlacementRule(Section):
-    """The node-group form of a component's placement."""
+    """A component's placement on node groups."""
 
     node_group: TextOrTexts | None = Field(
         None, description="a label, `a,b`, or a list; omitted: the whole cluster"
@@ -147,7 +150,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def validate(
     model: type[Model], data: Any, document: Document, path: Path, ignored: Iterable[str] = ()
 ) -> tuple[Model | None, list[Finding]]:
-    """The data as `model`, or every problem in it with its place."""
+    """The data as `model`, or all its problems with their positions."""
     findings: list[Finding] = []
     if isinstance(data, dict):
         for key in ignored:
@@ -172,13 +175,13 @@ def validate(
         if problem["type"] != "missing" or not any(
             other[:-1] == steps[:-1] and close_to(str(other[-1]), _keys_at(model, steps[:-1])) == steps[-1]
             for other in unknown
-        ):  # a misspelt key is not missing as well
+        ):  # a misspelt key is not reported as missing too
             findings.append(_explain(model, problem, document, path, steps))
     return None, findings
 
 
 def _steps(data: Any, loc: tuple[Any, ...]) -> Path:
-    """The path in the data of pydantic's path, which also holds our union tags."""
+    """Pydantic's path without the tags of unions: the path in the data."""
     steps: list[str | int] = []
     for step in loc:
         if (isinstance(data, Mapping) and step in data) or (
@@ -245,11 +248,11 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
     return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
 
 
-_UNSPACED = re.compile(r"([\w.,-]{1,60}):\S")  # a key and its value taken for one text
+_UNSPACED = re.compile(r"([\w.,-]{1,60}):\S")  # a key and its value that YAML read as one text
 
 
 def _space(name: str, value: Any) -> str:
-    """What to do about a key such as `actor:0-7`, without a value; nothing if it is no such key."""
+    """The remedy for a key such as `actor:0-7` without a value; empty for any other key."""
     key, colon, _ = name.partition(":")
     return f"put a space after `{key}:`" if colon and value in (None, "") else ""
 
@@ -266,24 +269,25 @@ def _seen(value: Any, path: Path) -> str:
 
 
 def _keys_at(model: type, steps: Path) -> set[str]:
-    """The keys known at a place of the schema: follow the data's path through its models and records."""
+    """The keys that the schema knows at a path of the data."""
     keys = _annotations(model)
-    for step in steps:  # an index, or a key of a mapping: the item's model was found with the list or mapping
+    for step in steps:
+        # An index, or a key of a mapping, is no field: the item's model was found with the list or mapping.
         inner = _model_in(keys.get(step))
         keys = keys if inner is None else _annotations(inner)
     return set(keys)
 
 
 def _annotations(model: Any) -> dict[Any, Any]:
-    """The keys of a model or of a record, with their types."""
+    """The fields of a model or of a dataclass, with their types."""
     if is_dataclass(model):
         return get_type_hints(model)
     return {name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> Any:
-    """The first model or record that an annotation such as `list[Model] | None` names."""
-    if parts := get_args(annotation):
+    """The first model or dataclass in an annotation such as `list[Model] | None`."""
+    if parts := getattr(annotation, "__args__", ()):  # not `get_args`: it adds the metadata of `Annotated`
         return next(filter(None, map(_model_in, parts)), None)
     is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_model or is_dataclass(annotation) else None
