@@ -53,7 +53,7 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     steps = _as_written(list(map(str, steps)), data)
     if steps[0] not in data and steps[0] not in SECTIONS and not mark:
         raise fail(f"there is no section {shown(steps[0])}", _typo(str(steps[0]), data, override), place)
-    root = here = dict(data)  # the loop copies each container on the way, and changes the copies
+    root = here = dict(data)  # containers on the way are copied, never changed
     for depth, step in enumerate(steps):
         around = dotted(tuple(steps[:depth]))
         if isinstance(here, list):
