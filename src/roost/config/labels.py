@@ -1,4 +1,4 @@
-"""Labels of node groups, as a rule or a layout names them."""
+"""The labels of node groups in a placement rule or a layout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roost.errors import Finding, Path, nearest
 
 
 def split_labels(value: Any) -> tuple[str, ...]:
-    """Labels of `a`, `a,b` or `[a, b]`; numbers are labels too."""
+    """The labels in `a`, `a,b` or `[a, b]`; a number is a label too."""
     if value is None:
         return ()
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
@@ -20,7 +20,7 @@ def split_labels(value: Any) -> tuple[str, ...]:
 def label_problems(
     subject: str, written: Any, known: Collection[str], document: Document, path: Path
 ) -> list[Finding]:
-    """What is wrong with a `node_group` that is given; `known` is empty where nothing can be known."""
+    """Problems of a written `node_group`. An empty `known` means that any label may exist."""
     labels = split_labels(written)
     if not labels:
         return [
@@ -56,7 +56,7 @@ def label_problems(
 
 
 def _each_label(value: Any) -> list[tuple[Path, str]]:
-    """The labels, each with its index where they were written as a list."""
+    """The labels, each with its index if the job lists them."""
     if not isinstance(value, list):
         return [((), label) for label in split_labels(value)]
     return [((index,), label) for index, item in enumerate(value) for label in split_labels(item)]

@@ -1,4 +1,4 @@
-"""`key=value` overrides on a configuration, in Hydra's spelling."""
+"""Applies `key=value` overrides, in Hydra's spelling, to a configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPELLING = "write overrides as section.key=value"
 def overridden(
     data: dict[str, Any], positions: Positions, overrides: Sequence[str]
 ) -> tuple[dict[str, Any], Positions]:
-    """`a.b=value` sets, `+a.b=value` and `++a.b=value` also where nothing was, `~a.b` deletes."""
+    """`a.b=value` sets a key, `+a.b=value` and `++a.b=value` set or add one, `~a.b` deletes one."""
     positions = Positions(dict(positions.keys), dict(positions.values), dict(positions.texts))
     findings: list[Finding] = []
     for override in overrides:
@@ -102,7 +102,7 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
 
 
 def _as_written(steps: list[str], here: Any) -> list[str | int]:
-    """The steps, joined where there is a key with dots in it, such as a component `my.env`."""
+    """The steps of the path, joined where a key contains dots, such as a component `my.env`."""
     found: list[str | int] = []
     while steps:
         keys = here if isinstance(here, dict) else {}
@@ -120,7 +120,7 @@ def _typo(step: str, data: dict[str, Any], override: str) -> str:
 
 
 def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
-    """The value in YAML, and where its parts stand in the override. No text is no value, unlike `null`."""
+    """The YAML value, with the positions of its parts in the override. No text is "", unlike `null`."""
     if not text.strip():
         return "", Positions()
     shift = len(override) - len(text)
@@ -162,7 +162,7 @@ def _forget(positions: Positions, path: Path, value: Any) -> None:
 
 
 def _close_gap(positions: Positions, path: Path, items: list[Any]) -> None:
-    """The entries after a deleted one move up, and so does where they were written."""
+    """Moves the positions of the entries after a deleted one up by one."""
     level, gone = len(path) - 1, int(path[-1])
     for index in range(gone + 1, len(items)):
         for where in _paths((*path[:-1], index), items[index]):
