@@ -99,7 +99,7 @@ def located(findings: Sequence[Finding], file: str) -> list[Finding]:
 
 
 def _open_streams() -> None:
-    """Open the streams that the shell closed (Python has None there). Results cannot be lost; messages can."""
+    """Replace streams that the shell closed: writing a result then fails, and messages are dropped."""
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, PTH123 - writing to it fails
     if sys.stderr is None:

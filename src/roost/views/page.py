@@ -69,7 +69,7 @@ def render_page(
     nodes = map_picture(plan, seated, style, unused, held_lines(plan, held, show_all), show_all)
     parts = [
         f"{_HEAD}<title>{text(title)}</title>\n<style>{_STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
-        f'<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n<div class="map">\n{nodes.as_file(title)}</div>\n',
+        f'<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n<div class="map">\n{nodes.as_svg(title)}</div>\n',
         "<h2>Components</h2>\n",
         *_components(plan, seated, style, show_all),
     ]

@@ -66,7 +66,7 @@ class Picture:
     height: float
     body: str
 
-    def as_file(self, title: str) -> str:
+    def as_svg(self, title: str) -> str:
         size = f'width="{self.width:g}" height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="roost" role="img" {size} '
@@ -74,7 +74,7 @@ class Picture:
             f"<title>{text(title)}</title>\n<style>{_STYLE}</style>\n{self.body}</svg>\n"
         )
 
-    def below(self, lines: Sequence[str]) -> Picture:
+    def with_heading(self, lines: Sequence[str]) -> Picture:
         """The picture with a heading above it."""
         words = [
             _words(_MARGIN, _MARGIN - 4 + index * _LINE, line, bold=True) for index, line in enumerate(lines)
@@ -118,9 +118,9 @@ def render_svg(
     width = max(nodes.width, table.width, 2 * _MARGIN + _wide(max(lines, key=cell_len)))
     drawn = Picture(width, top + len(lines) * _LINE + _MARGIN, nodes.body + table.body + words)
     title = heading(plan, job, day)
-    drawn = drawn.below(_wrapped(title)) if title else drawn
+    drawn = drawn.with_heading(_wrapped(title)) if title else drawn
     page = f'<rect class="page" width="{drawn.width:g}" height="{drawn.height:g}" fill="#ffffff"/>\n'
-    return Picture(drawn.width, drawn.height, page + drawn.body).as_file(title or title_of(plan))
+    return Picture(drawn.width, drawn.height, page + drawn.body).as_svg(title or title_of(plan))
 
 
 def title_of(plan: Plan) -> str:
