@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
+import os
+import pty
+import struct
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +176,16 @@ def test_colour_only_on_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch
 def test_the_width_without_a_terminal(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert width_of(io.StringIO()) == width
+
+
+@pytest.mark.parametrize(("columns", "width"), [(0, 80), (5, 20), (132, 132)])
+def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, width: int) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    leader, follower = pty.openpty()
+    fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    with os.fdopen(follower, "w") as terminal:
+        assert width_of(terminal) == width
+    os.close(leader)
 
 
 def test_a_narrow_encoding_does_not_end_the_run(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

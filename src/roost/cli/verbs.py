@@ -1,4 +1,4 @@
-"""The verbs of the command line. Each is imported when it is asked for, and nothing here imports Ray."""
+"""The verbs of the command line. A verb's module is imported when the verb is used; none imports Ray at the top."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from roost.engine.group import WorkerGroup
 from roost.engine.status import Status, process_status
 from roost.engine.trace import trace_events
 from roost.errors import Finding, WorkerError, nearest
+from roost.planning.files import write_file
 from roost.planning.plan import Plan
-from roost.planning.private_files import write_private
 
 LOOK_WITHIN = 5.0  # seconds in which the nodes should say what their processes do
 
@@ -79,7 +79,7 @@ class Run:
             {name: members.seats for name, members in running.items()},
             {"job": self.job, "plan": self.plan.digest, "job_file": self.plan.job_file},
         )
-        write_private(path, json.dumps(traced) + "\n")
+        write_file(path, json.dumps(traced) + "\n", private=True)
 
     def shutdown(self) -> None:
         """End every process of the run and give back its accelerators. May be called twice."""

@@ -8,7 +8,9 @@ from collections.abc import Collection, Sequence
 from roost.config.ranks import ranges
 from roost.errors import Finding, Path
 from roost.planning.component_plan import ComponentPlan
+from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
+from roost.planning.preflight import Holder
 
 __all__ = ["check", "ranges"]
 
@@ -17,7 +19,7 @@ _SHOWN = 4
 
 def check(plan: Plan, laid_out: Collection[str] = ()) -> list[Finding]:
     """Advice; `laid_out` are the components a layout placed."""
-    findings = [*_idle(plan), *_crowded(plan)]
+    findings = [*idle(plan), *_crowded(plan)]
     for name, component in plan.components.items():
         place = ("layout",) if name in laid_out else ("component_placement", name)
         findings += _mixed_models(plan, component, ("cluster", *place))
@@ -36,20 +38,21 @@ def _nodes(ranks: Sequence[int]) -> str:
     return f"node{'s' * (len(ranks) > 1)} {','.join(spans[:_SHOWN])}{more}"
 
 
-def _idle(plan: Plan) -> list[Finding]:
-    if not plan.idle:
-        return []
-    by_node: dict[int, list[int]] = {}
-    for device in plan.idle:
-        by_node.setdefault(device.node, []).append(device.number)
+def idle(plan: Plan, held: Sequence[Holder] = ()) -> list[Finding]:
+    """Advice to use the accelerators that neither a component uses nor others hold."""
     same: dict[str, list[int]] = {}
-    for node, indices in by_node.items():
-        same.setdefault(ranges(indices), []).append(node)
-    where = [f"{_nodes(nodes)}: {indices}" for indices, nodes in same.items()]
+    count = 0
+    for node, unused in unused_by_node(plan, held).items():
+        if unused.idle:
+            same.setdefault(unused.idle_numbers, []).append(node)
+            count += unused.idle
+    if not count:
+        return []
+    where = [f"{_nodes(nodes)}: {numbers}" for numbers, nodes in same.items()]
     return [
         Finding(
             code="RW102",
-            what=f"{len(plan.idle):,} of {plan.inventory.num_accelerators:,} accelerators are idle",
+            what=f"{count:,} of {plan.inventory.num_accelerators:,} accelerators are idle",
             why=_listed(where),
             remedy="place a component there, or ask for fewer nodes",
         )
