@@ -173,12 +173,19 @@ def check_files(read: list[str | None], written: list[str | None]) -> None:
     wanted = [path for path in written if path is not None]
     if not {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}.isdisjoint(wanted):
         raise click.UsageError("-o, --svg and --html write files. --json prints the plan to stdout.")
-    places = [os.path.realpath(path) for path in wanted]
+    places = [_place(path) for path in wanted]
     if len(set(places)) < len(places):
         raise click.UsageError("-o, --svg and --html write files of their own; give each another name.")
     for path in read:
-        if path is not None and os.path.realpath(path) in places:
+        if path is not None and _place(path) in places:
             raise click.UsageError(f"{path} is read, and would be replaced; write to another file.")
+
+
+def _place(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:  # the working directory was deleted: reading and writing say so
+        return path
 
 
 def _check_overrides(overrides: tuple[str, ...]) -> None:
