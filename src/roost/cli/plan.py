@@ -102,14 +102,15 @@ def command(
 def _planned_live(config: str, overrides: tuple[str, ...], model_parallel: bool) -> Plan:
     """On the cluster as it is now, with what others hold of it among the findings."""
     from roost.config.job import read_job
-    from roost.engine.survey import survey
     from roost.errors import error_for
     from roost.planning.planner import plan
     from roost.planning.preflight import availability
 
     job, problems = read_job(config, overrides)
     if code_for(problems) != FINE:
-        raise error_for(problems)  # before Ray is asked anything
+        raise error_for(problems)  # before Ray is even imported
+    from roost.engine.survey import survey
+
     found = survey()
     placement = placement_class(model_parallel)
     planned = plan(config, found.inventory, overrides=overrides, placement=placement)

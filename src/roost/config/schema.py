@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
@@ -272,9 +272,10 @@ def _keys_at(model: type[BaseModel], steps: Path) -> set[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    # Python 3.10 takes `dict[str, X]` for a type too, which `issubclass` refuses.
+    if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel):
         return annotation
-    for part in getattr(annotation, "__args__", ()):
+    for part in get_args(annotation):
         found = _model_in(part)
         if found is not None:
             return found
