@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import versions
 from packaging.requirements import Requirement
+
+import versions
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,7 +53,9 @@ def test_the_source_archive_holds_what_the_readme_and_the_makefile_name() -> Non
     named = {"Makefile"} if re.search(r"^make ", (ROOT / "README.md").read_text("utf-8"), re.M) else set()
     for page in ("README.md", "CONTRIBUTING.md", "Makefile"):
         named |= set(re.findall(r"[\w./-]+", (ROOT / page).read_text("utf-8")))
-    tops = {Path(name).parts[0] for name in named if not name.startswith((".", "/")) and (ROOT / name).exists()}
+    tops = {
+        Path(name).parts[0] for name in named if not name.startswith((".", "/")) and (ROOT / name).exists()
+    }
     assert {"Makefile", "constraints.txt", "CONTRIBUTING.md", "docs", "examples", "tests"} <= tops
     assert tops <= packed
     assert all((ROOT / name).exists() for name in packed)

@@ -67,9 +67,14 @@ def test_a_deleted_working_directory(
     gone.rmdir()
     done = cli("plan", job, "--on", "2x8", option, "file")
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("error[RS102]: file: cannot be written\n  = why: the working directory was deleted")
+    assert done.err.startswith(
+        "error[RS102]: file: cannot be written\n  = why: the working directory was deleted"
+    )
     assert cli("plan", job, "--on", "2x8", option, tmp_path / "file").code == 0
-    for arguments in (["plan", "job.yaml", "--on", "2x8"], ["plan", job, "--inventory", "c.yaml", option, "file"]):
+    for arguments in (
+        ["plan", "job.yaml", "--on", "2x8"],
+        ["plan", job, "--inventory", "c.yaml", option, "file"],
+    ):
         done = cli(*arguments)
         assert done.code == 1
         assert done.err.startswith("error[RC001]")

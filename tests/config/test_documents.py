@@ -192,7 +192,7 @@ rule: {node_group: node, placement: 0-1}
 
 
 def test_resolvers_may_give_lists_and_mappings() -> None:
-    register = OmegaConf.register_new_resolver  # which 2.4 calls register_resolver; in 2.3 that is another one
+    register = OmegaConf.register_new_resolver  # register_resolver from 2.4 on; before, that is another one
     if "replace" in inspect.signature(OmegaConf.register_resolver).parameters:
         register = OmegaConf.register_resolver
     register("roost_test_rules", lambda: {"a": {"placement": "0-3"}, "b": 4}, replace=True)

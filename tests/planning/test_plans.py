@@ -198,7 +198,9 @@ def test_nodes_and_layouts_have_no_seams() -> None:
         "b": {"node_group": "node", "placement": "4-8"},
     }
     assert seams(planned(nodes, "9x1")) == []
-    rules = {"cluster": {"layout": {"actor_num_nodes": 1, "actor_num_gpus_per_node": 8, "rollout_num_gpus": 8}}}
+    rules = {
+        "cluster": {"layout": {"actor_num_nodes": 1, "actor_num_gpus_per_node": 8, "rollout_num_gpus": 8}}
+    }
     rules["cluster"]["component_placement"] = {"env": "7-10:0-3"}
     assert seams(roost.plan(rules, "2x8")) == []
 

@@ -21,7 +21,9 @@ def split_labels(value: Any) -> tuple[str, ...]:
 
 def known_groups(label: str, known: Collection[str]) -> str:
     """What an unknown label may have meant."""
-    hint = "; `node` counts nodes without their accelerators" if label.lower() in _NODES_IN_OTHER_WORDS else ""
+    hint = (
+        "; `node` counts nodes without their accelerators" if label.lower() in _NODES_IN_OTHER_WORDS else ""
+    )
     return nearest(label, known) + hint
 
 

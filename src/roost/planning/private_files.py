@@ -46,8 +46,9 @@ def _followed(path: str | os.PathLike[str]) -> FilePath:
 def _unwritable(path: str | os.PathLike[str], error: Exception) -> ConfigurationError:
     reason = getattr(error, "strerror", None) or str(error)
     what, remedy = f"{os.fspath(path)}: cannot be written", "choose another place"
-    if not os.path.isabs(path) and _homeless():
-        reason, remedy = "the working directory was deleted", "change to another one, or give an absolute path"
+    if not FilePath(path).is_absolute() and _homeless():
+        reason = "the working directory was deleted"
+        remedy = "change to another one, or give an absolute path"
     return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy=remedy))
 
 
