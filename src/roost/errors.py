@@ -117,6 +117,7 @@ CODES: dict[str, Code] = {
     "RW105": Code("nodes the job does not ask for", "advice"),
     "RW106": Code("a key of the older system that does nothing here", "advice"),
     "RW107": Code("process ranks that model-parallel placement does not use", "advice"),
+    "RW108": Code("two components that share only where one range ends and the other begins", "advice"),
     # RW2xx: advice about the live cluster
     "RW201": Code("a cluster on the network without authentication", "advice"),
     "RW202": Code("other accelerators granted than planned", "advice"),

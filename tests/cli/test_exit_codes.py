@@ -62,6 +62,31 @@ def test_wrong_jobs(cli: Any, text: str, code: int) -> None:
     assert done.err.startswith("error[R")
 
 
+@pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
+def test_a_deleted_working_directory(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    job, gone = tmp_path / "job.yaml", tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = cli("plan", job, "--on", "2x8", option, "file")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "error[RS102]: file: cannot be written\n  = why: the working directory was deleted"
+    )
+    assert cli("plan", job, "--on", "2x8", option, tmp_path / "file").code == 0
+    for arguments in (
+        ["plan", "job.yaml", "--on", "2x8"],
+        ["plan", job, "--inventory", "c.yaml", option, "file"],
+    ):
+        done = cli(*arguments)
+        assert done.code == 1
+        assert done.err.startswith("error[RC001]")
+    assert cli("validate", "job.yaml").code == 1
+    assert cli("validate", job, "--inventory", "cluster.yaml").code == 1
+
+
 def test_a_missing_job_is_reported_before_a_missing_cluster(cli: Any) -> None:
     done = cli("plan", "absent.yaml")
     assert done.code == 1

@@ -166,6 +166,7 @@ def test_two_clusters_at_once(cli: Any, more: tuple[str, ...]) -> None:
     assert f"--on and {more[0]} each describe the cluster" in done.err
 
 
+@pytest.mark.ray
 def test_no_live_cluster(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     done = cli("plan", "job.yaml", "--live", "--json")

@@ -112,7 +112,6 @@ def _planned_live(
 ) -> tuple[Plan, tuple[Holder, ...]]:
     """A plan for the running cluster, with findings about what others hold there, and these holders."""
     from roost.config.job import read_job
-    from roost.engine.reservation.cluster_snapshot import take_snapshot
     from roost.errors import error_for
     from roost.planning.checks import idle
     from roost.planning.planner import plan
@@ -120,7 +119,9 @@ def _planned_live(
 
     job, problems = read_job(config, overrides)
     if code_for(problems) != FINE:
-        raise error_for(problems)  # a job that is wrong needs no cluster to say so
+        raise error_for(problems)  # before Ray is even imported
+    from roost.engine.reservation.cluster_snapshot import take_snapshot
+
     found = take_snapshot()
     placement = placement_class(model_parallel)
     planned = plan(config, found.inventory, overrides=overrides, placement=placement)
@@ -191,12 +192,19 @@ def check_files(read: list[str | None], written: list[str | None]) -> None:
     wanted = [path for path in written if path is not None]
     if not {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}.isdisjoint(wanted):
         raise click.UsageError("-o, --svg and --html write files. --json prints the plan to stdout.")
-    places = [os.path.realpath(path) for path in wanted]
+    places = [_place(path) for path in wanted]
     if len(set(places)) < len(places):
         raise click.UsageError("-o, --svg and --html write files of their own; give each another name.")
     for path in read:
-        if path is not None and os.path.realpath(path) in places:
+        if path is not None and _place(path) in places:
             raise click.UsageError(f"{path} is read, and would be replaced; write to another file.")
+
+
+def _place(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:  # the working directory was deleted: reading and writing say so
+        return path
 
 
 def _check_overrides(overrides: tuple[str, ...]) -> None:

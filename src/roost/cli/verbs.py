@@ -33,6 +33,12 @@ class Verbs(click.Group):
         command: click.Command = import_module(f"roost.cli.{name}").command
         return command
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args and not context.resilient_parsing:  # click before 8.2 would end with 0
+            click.echo(context.get_help(), err=True)
+            context.exit(2)
+        return super().parse_args(context, args)
+
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

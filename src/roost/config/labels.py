@@ -8,6 +8,8 @@ from typing import Any
 from roost.config.document import Document
 from roost.errors import Finding, Path, nearest
 
+_NODES_IN_OTHER_WORDS = ("cpu", "cpus", "host", "hosts", "nodes", "bare")
+
 
 def split_labels(value: Any) -> tuple[str, ...]:
     """The labels in `a`, `a,b` or `[a, b]`; a number is a label too."""
@@ -15,6 +17,14 @@ def split_labels(value: Any) -> tuple[str, ...]:
         return ()
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
+
+
+def known_groups(label: str, known: Collection[str]) -> str:
+    """What an unknown label may have meant."""
+    hint = (
+        "; `node` counts nodes without their accelerators" if label.lower() in _NODES_IN_OTHER_WORDS else ""
+    )
+    return nearest(label, known) + hint
 
 
 def label_problems(
@@ -36,7 +46,7 @@ def label_problems(
             "RI103",
             f"{subject}: unknown node group {label!r}",
             (*path, *index),
-            remedy=nearest(label, known),
+            remedy=known_groups(label, known),
             part=None if index else (max(0, str(written).find(label)), len(label)),
         )
         for index, label in _each_label(written)

@@ -12,6 +12,7 @@ from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
 
 _LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
+_COMPONENTS = ("cluster", "component_placement")
 _SPELLING = "write overrides as section.key=value"
 
 
@@ -37,9 +38,11 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
         raise ConfigurationError(Finding(code="RC007", what=what, remedy=_SPELLING))
     line = Span(source="<override>", line=1, column=1, length=max(1, len(override)), excerpt=override)
 
-    def fail(what: str, remedy: str = _SPELLING, part: tuple[int, int] | None = None) -> ConfigurationError:
+    def fail(
+        what: str, remedy: str = _SPELLING, part: tuple[int, int] | None = None, why: str = ""
+    ) -> ConfigurationError:
         where = line if part is None else line.part(*part)
-        return ConfigurationError(Finding(code="RC007", what=what, remedy=remedy, where=where))
+        return ConfigurationError(Finding(code="RC007", what=what, why=why, remedy=remedy, where=where))
 
     mark = re.match(r"(\+\+|\+|~)?", override)[0]  # type: ignore[index]
     target, equals, text = override[len(mark) :].partition("=")
@@ -53,6 +56,9 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     steps = _as_written(list(map(str, steps)), data)
     if steps[0] not in data and steps[0] not in SECTIONS and not mark:
         raise fail(f"there is no section {shown(steps[0])}", _typo(str(steps[0]), data, override), place)
+    if not mark and (problem := _no_such_component(steps, data)):
+        what, why, remedy = problem
+        raise fail(what, remedy, place, why)
     root = here = dict(data)  # containers on the way are copied, never changed
     for depth, step in enumerate(steps):
         around = dotted(tuple(steps[:depth]))
@@ -113,6 +119,35 @@ def _as_written(steps: list[str], here: Any) -> list[str | int]:
         here = here[index] if 0 <= index < len(here) else keys.get(step)
         found.append(step)
     return found
+
+
+def _no_such_component(steps: Sequence[str | int], data: dict[str, Any]) -> tuple[str, str, str] | None:
+    """What to say of an override that would add a component without a word: what, why, remedy."""
+    here: Any = data
+    for step in _COMPONENTS:
+        here = (here.get(step) or {}) if isinstance(here, dict) else here
+    if tuple(steps[:2]) != _COMPONENTS or len(steps) < 3 or not isinstance(here, dict):
+        return None
+    keys, section = list(map(str, here)), dotted(_COMPONENTS)
+    if steps[2] in keys:
+        return None
+    inside = len(steps) > 3 and steps[-1] in ("placement", "node_group")
+    name = ".".join(map(str, steps[2:-1] if inside else steps[2:]))
+    for key in keys:
+        together = next((one for one in _names_in(name) if one in _names_in(key)), None)
+        if together is not None:
+            return (
+                f"there is no key {shown(name)} under component_placement",
+                f"{shown(together)} is placed by the key {shown(key)}",
+                f"write {section}.{key}=..., or delete that key with ~{section}.{key} and add others with +",
+            )
+    known = [one for key in keys for one in _names_in(key)]
+    what = f"there is no component {shown(name)} under component_placement"
+    return what, "", f"{nearest(name, known)}; to add one write +{section}.{name[:40]}=..."
+
+
+def _names_in(key: str) -> list[str]:
+    return [name.strip() for name in key.split(",")]
 
 
 def _typo(step: str, data: dict[str, Any], override: str) -> str:

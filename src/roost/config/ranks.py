@@ -241,9 +241,38 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 segment.length,
                 f"{'process' if count == 1 else 'processes'} {processes} where {following} must come next",
                 why=f"process ranks run from 0 to N-1 without a gap{before}",
-                remedy=f"write {mended}" if mended else f"start at {following} here",
+                remedy=_instead(segments, mended) or f"start at {following} here",
             )
         following = processes.last + 1 if processes else following + len(segment.resources or ())
+
+
+def _instead(segments: list[Segment], mended: str) -> str:
+    """How to write processes that do not follow: as ranks, and as how many there are if that may be meant."""
+    counts = _as_counts(segments)
+    if not mended or not counts or counts == mended:
+        return f"write {mended}" if mended else ""
+    if len(segments) == 1:
+        return f"write {counts} for {segments[0].processes} processes, or {mended} for one"
+    return f"write {counts} if the numbers after colons are how many, or {mended}"
+
+
+def _as_counts(segments: Iterable[Segment]) -> str:
+    """The text if a lone number after a colon, as in `8-15:4`, is how many; empty if that cannot be meant."""
+    right, following, known = [], 0, False
+    for segment in segments:
+        ranks, processes = segment.resources, segment.processes
+        count = len(processes or ranks or ())
+        if processes is not None and len(processes) == 1:
+            if not known and processes.first == following:
+                return ""  # the first of them is a rank in order, so all are ranks
+            known, count = True, processes.first
+            size = len(ranks) if ranks else count
+            if count == 0 or (size % count and count % size) or count > 64 * size:
+                return ""
+        right.append(Segment(ranks, processes and Ranks(following, following + count - 1)))
+        following += count
+    text = str(RankSpec(tuple(right)))
+    return text if len(text) < 200 else ""
 
 
 def _mended(segments: Iterable[Segment]) -> str:

@@ -47,5 +47,16 @@ def _followed(path: str | os.PathLike[str]) -> FilePath:
 
 def _unwritable(path: str | os.PathLike[str], error: Exception) -> ConfigurationError:
     reason = getattr(error, "strerror", None) or str(error)
-    what = f"{os.fspath(path)}: cannot be written"
-    return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy="choose another place"))
+    what, remedy = f"{os.fspath(path)}: cannot be written", "choose another place"
+    if not FilePath(path).is_absolute() and _homeless():
+        reason = "the working directory was deleted"
+        remedy = "change to another one, or give an absolute path"
+    return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy=remedy))
+
+
+def _homeless() -> bool:
+    try:
+        FilePath.cwd()
+    except FileNotFoundError:
+        return True
+    return False
