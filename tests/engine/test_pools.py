@@ -125,7 +125,7 @@ def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest
 
 
 def test_what_another_job_holds_is_passed_over(cluster: roost.Cluster, other: roost.Cluster) -> None:
-    other.reservation.ensure({1: {0, 1}})
+    other._backend.reservation.ensure({1: {0, 1}})
     with cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[:4], (1, 2), (1, 3), (2, 0), (2, 1)]
         assert pool.plan.components["actor"].rule == "0-3,6-9"
@@ -260,12 +260,12 @@ def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> No
         pool.release()
         with Reporter.create_group().launch(attached, strategy, name="two", timeout=60) as group:
             assert group.echo(2).wait(60) == [(0, 2), (1, 2)]
-        attached.reservation.release()
+        attached._backend.reservation.release()
 
 
 def test_whole_nodes_are_held_as_a_whole(clusters: Clusters, other: roost.Cluster) -> None:
     job = clusters(whole_nodes=True)
-    other.reservation.ensure({0: {3}})
+    other._backend.reservation.ensure({0: {3}})
     with job.pool(Layout(actor_num_gpus_per_node=5, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[4:8], (2, 0)]
         assert sum(bundle["GPU"] for one in _groups_of(job) for bundle in one["bundles"].values()) == 8
@@ -306,7 +306,7 @@ def test_two_pools_of_a_job_are_disjoint(cluster: roost.Cluster) -> None:
 def test_too_few_free_says_who_holds_them_and_keeps_nothing(
     cluster: roost.Cluster, other: roost.Cluster
 ) -> None:
-    other.reservation.ensure({0: {0, 1, 2, 3}, 1: {0}})
+    other._backend.reservation.ensure({0: {0, 1, 2, 3}, 1: {0}})
     with pytest.raises(roost.ReservationError) as caught:
         cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0))
     text = str(caught.value)
@@ -326,7 +326,7 @@ def test_more_than_the_cluster_has_is_a_matter_of_the_plan(cluster: roost.Cluste
 def test_engines_that_do_not_fit_what_is_free_are_refused_and_nothing_is_kept(
     cluster: roost.Cluster, other: roost.Cluster
 ) -> None:
-    other.reservation.ensure({0: {0}})
+    other._backend.reservation.ensure({0: {0}})
     layout = Layout(actor_num_nodes=0, rollout_num_gpus=8, rollout_num_gpus_per_engine=4)
     with pytest.raises(roost.RoostError, match="straddle nodes 0 and 1") as caught:
         cluster.pool(layout)
