@@ -183,7 +183,9 @@ def test_disjoint_jobs_share_a_node_in_any_order(jobs: Jobs, order: tuple[int, .
     for index in order:
         jobs[index]._backend.reservation.ensure({1: wanted[index]})
     for job, devices in zip(jobs, wanted, strict=True):
-        assert job._backend.reservation.device_names(1, sorted(devices)) == [str(device) for device in sorted(devices)]
+        assert job._backend.reservation.device_names(1, sorted(devices)) == [
+            str(device) for device in sorted(devices)
+        ]
 
 
 def test_disjoint_jobs_that_start_at_once_all_get_their_own(contenders: dict[str, Program]) -> None:
