@@ -118,13 +118,13 @@ def test_a_result_inside_another_value_is_refused(groups: Groups) -> None:
 
 @pytest.mark.ray
 def test_a_dead_worker_is_named_by_the_call_that_needed_it(cluster: roost.Cluster) -> None:
-    rules = {"source": "0-1", "sink": "4-5"}
+    rules = {"feeder": "0-1", "eater": "4-5"}
     plan = roost.plan({"cluster": {"component_placement": rules}}, cluster)
-    with cluster.launch(plan, {"source": Source, "sink": Sink}) as run:
-        result = run["sink"].take(roost.scatter(run["source"].dies(1)))
+    with cluster.launch(plan, {"feeder": Source, "eater": Sink}) as run:
+        result = run["eater"].take(roost.scatter(run["feeder"].dies(1)))
         with pytest.raises(roost.WorkerDied) as caught:
             result.wait(timeout=60)
-        assert (caught.value.group, caught.value.rank) == ("source", 1)
-        assert "source rank 1 (node 0" in str(caught.value)
-        assert "its result is an argument of sink.take, which did not run" in str(caught.value)
-        assert run["sink"].how_many().wait(timeout=60) == [1, 0]
+        assert (caught.value.group, caught.value.rank) == ("feeder", 1)
+        assert "feeder rank 1 (node 0" in str(caught.value)
+        assert "its result is an argument of eater.take, which did not run" in str(caught.value)
+        assert run["eater"].how_many().wait(timeout=60) == [1, 0]
