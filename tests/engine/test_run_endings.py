@@ -39,7 +39,7 @@ def test_one_failure_takes_everything_down(clusters: Callable[..., roost.Cluster
         cluster.launch(plan, workers)
     finding = caught.value.findings[0]
     assert finding.what.startswith("rollout rank 1 (node 1")
-    assert finding.what.endswith("could not start; the whole job was taken down")
+    assert finding.what.endswith("could not start; all that was started with it was taken down")
     assert finding.why == "RuntimeError: no such model"
     eventually(lambda: held_by(cluster.job) == 0, 10, "the accelerators are given back")
 

@@ -11,6 +11,8 @@ from typing import Any
 from roost.config.layout import Layout
 from roost.errors import ConfigurationError, Finding
 from roost.inventory.inventory import Inventory
+from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
+from roost.placement.placement import make_placements
 from roost.placement.strategies import (
     NodePlacementStrategy,
     PackedPlacementStrategy,
@@ -59,6 +61,14 @@ def everywhere(inventory: Inventory) -> PlacementStrategy:
     if inventory.num_accelerators:
         return PackedPlacementStrategy(0, inventory.num_accelerators - 1)
     return NodePlacementStrategy(range(len(inventory.nodes)))
+
+
+def plan_allocation(name: str, node: int, device: int | None, inventory: Inventory) -> Plan:
+    """A plan of one process on a node, with one of its accelerators or none."""
+    kind, held = (BARE_NODE, ()) if device is None else (ACCELERATOR, (device,))
+    slot = Slot(inventory.nodes[node], "cluster", kind, 0, 1)
+    members = tuple(make_placements([(slot, held)], isolate_accelerator=True))
+    return Plan(inventory=inventory, components={name: ComponentPlan(name=name, members=members)})
 
 
 def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
