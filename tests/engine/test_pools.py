@@ -141,7 +141,7 @@ def test_what_a_task_holds_outside_any_reservation_is_passed_over(
         def devices(self) -> list[int]:
             return [int(number) for number in ray.get_gpu_ids()]
 
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node_infos[0].node_id, soft=False)
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     theirs = ray.get(server.devices.remote(), timeout=60)
@@ -177,7 +177,7 @@ def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
         def device(self) -> str:
             return str(ray.get_gpu_ids()[0])
 
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node_infos[0].node_id, soft=False)
     foreign.append(ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote())
     return str(ray.get(foreign[-1].device.remote(), timeout=60))
 
@@ -383,7 +383,7 @@ def test_programs_that_schedule_themselves_get_the_measured_devices(cluster: roo
         actors = [ray.remote(Mine).options(**groups["actor"].options(index)).remote() for index in (1, 5)]
         actors.append(ray.remote(Mine).options(**groups["rollout"].options(0, 4)).remote())
         found = ray.get([actor.where.remote() for actor in actors], timeout=60)
-        ids = [cluster.node(rank).node_id for rank in range(3)]
+        ids = [cluster.node_infos[rank].node_id for rank in range(3)]
         assert found == [(ids[0], "1"), (ids[1], "1"), (ids[0], "0,1,2,3")]
         with pytest.raises(roost.PlacementError, match="nodes 0 and 1"):
             groups["actor"].options(2, 4)

@@ -217,7 +217,7 @@ def test_processes_of_one_job_share_what_it_holds(jobs: Jobs) -> None:
 
 def test_a_foreign_placement_group_is_named(jobs: Jobs, foreign: list[Any]) -> None:
     cluster = jobs[0]
-    node_id = cluster.node(2).node_id
+    node_id = cluster.node_infos[2].node_id
     held = placement_group(
         [{"GPU": 3}], bundle_label_selector=[{"ray.io/node-id": node_id}], name="somebody-else"
     )
@@ -240,7 +240,7 @@ def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
         def ready(self) -> bool:
             return True
 
-    node = NodeAffinitySchedulingStrategy(cluster.node(2).node_id, soft=False)
+    node = NodeAffinitySchedulingStrategy(cluster.node_infos[2].node_id, soft=False)
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     ray.get(server.ready.remote(), timeout=60)
@@ -259,7 +259,7 @@ def test_other_accelerators_than_planned_are_told_of(
 ) -> None:
     cluster = jobs[0]
     held = placement_group(
-        [{"GPU": 1}], bundle_label_selector=[{"ray.io/node-id": cluster.node(2).node_id}], name="first-come"
+        [{"GPU": 1}], bundle_label_selector=[{"ray.io/node-id": cluster.node_infos[2].node_id}], name="first-come"
     )
     foreign.append(held)
     assert held.wait(30)
