@@ -47,10 +47,10 @@ from roost.placement.layouts import Server as Server
 from roost.placement.older import ChunkedPlacementStrategy as ChunkedPlacementStrategy
 from roost.placement.older import FineGrainedPackedPlacementStrategy as FineGrainedPackedPlacementStrategy
 from roost.placement.older import StridedPlacementStrategy as StridedPlacementStrategy
+from roost.placement.packed import PackedPlacementStrategy as PackedPlacementStrategy
 from roost.placement.placement import Placement as Placement
 from roost.placement.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
 from roost.placement.strategies import NodePlacementStrategy as NodePlacementStrategy
-from roost.placement.strategies import PackedPlacementStrategy as PackedPlacementStrategy
 from roost.placement.strategies import PlacementStrategy as PlacementStrategy
 from roost.planning.component_placement import ComponentPlacement as ComponentPlacement
 from roost.planning.component_placement import HybridComponentPlacement as HybridComponentPlacement

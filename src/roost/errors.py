@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
 from roost.secret_names import hide_rest, looks_secret
@@ -255,8 +256,6 @@ def error_for(findings: Sequence[Finding]) -> ConfigurationError:
 
 
 def close_to(word: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
     names = sorted(known, key=lambda name: name[:1] != word[:1])[:100]  # comparing costs
     close = get_close_matches(word[:64], [name[:64] for name in names], n=1, cutoff=0.6)
     return close[0] if close else None

@@ -17,7 +17,8 @@ import click
 import pytest
 
 import roost
-from roost.cli.ending import code_for, guarded, wants_colour, width_of
+from roost.cli.ending import code_for, guarded, wants_colour
+from roost.cli.terminal_width import width_of
 from roost.errors import Finding
 
 

@@ -24,7 +24,7 @@ def build_groups(
 
     Without `num_nodes` (validation offline) only what does not depend on the cluster is checked.
     """
-    reader = _Reader(num_nodes=num_nodes, document=document)
+    reader = _GroupReader(num_nodes=num_nodes, document=document)
     groups: dict[str, NodeGroup] = {}
     for index, config in enumerate(configs):
         if config is None:  # it cannot be read, which is said elsewhere
@@ -59,7 +59,7 @@ def build_groups(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
+class _GroupReader:
     """Reads groups and collects what is wrong with them."""
 
     num_nodes: int | None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from roost.errors import ConfigurationError, Finding, Path, close_to, nearest
 from roost.secret_names import holds_login, looks_secret
 
@@ -56,8 +58,6 @@ def register_hardware(type_name: str, schema: Any) -> None:
 
     A type nobody registered takes any fields.
     """
-    from pydantic import TypeAdapter
-
     if type_name in _SCHEMAS and _SCHEMAS[type_name][0] is not schema:
         raise ConfigurationError(
             Finding(
@@ -83,8 +83,6 @@ def hardware_problems(type_name: str, entry: Mapping[str, Any]) -> list[tuple[Pa
     """What a registered type has to say against an entry: (path inside it, reason, remedy) each."""
     if type_name not in _SCHEMAS:
         return []
-    from pydantic import ValidationError
-
     _, adapter, known = _SCHEMAS[type_name]
     data = {key: item for key, item in entry.items() if key in known}
     problems: list[tuple[Path, str, str]] = [

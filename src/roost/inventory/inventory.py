@@ -13,10 +13,13 @@ from typing import Any
 from roost.config.document import Document, load
 from roost.config.job import RESERVED_LABELS
 from roost.config.labels import known_groups, split_labels
+from roost.config.plain_data import resolved
+from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Finding, counted, error_for
 from roost.inventory.group_reading import build_groups
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.nodes import Node
+from roost.inventory.reading import parse_shape, read_inventory_file, read_mapping, uniform_nodes
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
 
 
@@ -38,33 +41,23 @@ class Inventory:
     @classmethod
     def parse(cls, text: str) -> Inventory:
         """`4x8`, or a mixed `2x8:A800,1x4:4090,2x0`."""
-        from roost.inventory.reading import parse_shape
-
         return cls(nodes=parse_shape(text))
 
     @classmethod
     def uniform(cls, num_nodes: int, accelerators: int, **more: Any) -> Inventory:
         """`num_nodes` nodes of `accelerators` each; `type`, `model`, `memory_gib` and `cpus` may follow."""
-        from roost.inventory.reading import uniform_nodes
-
         return cls(nodes=uniform_nodes(num_nodes, accelerators, **more))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Inventory:
-        from roost.inventory.reading import read_mapping
-
         return cls(nodes=read_mapping(data, "<inventory>"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        from roost.inventory.reading import read_inventory_file
-
         return cls(nodes=read_inventory_file(FilePath(path)))
 
     def grouped(self, node_groups: Sequence[Any] | None) -> Inventory:
         """A new inventory with these node groups, given as in a config."""
-        from roost.config.schema import ClusterConfig, validate
-
         document = load({"cluster": {"node_groups": _as_list(node_groups)}})
         config, findings = validate(ClusterConfig, document.data["cluster"], document, ("cluster",))
         if config is not None:
@@ -179,10 +172,7 @@ class Inventory:
 
 def _as_list(node_groups: Any) -> Any:
     """As a config holds them; a list of OmegaConf's becomes a plain one."""
-    if type(node_groups).__module__.startswith("omegaconf"):
-        from omegaconf import OmegaConf
-
-        return OmegaConf.to_container(node_groups, resolve=True)
+    node_groups = resolved(node_groups, "node_groups", ("cluster", "node_groups"))
     return list(node_groups) if isinstance(node_groups, Sequence) else node_groups
 
 

@@ -14,8 +14,6 @@ from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 
-__all__ = ["check", "ranges"]
-
 _SHOWN = 4
 _WIDEST_SEAM = 2  # resources; more are shared on purpose
 _MOST_SEAMS = 20

@@ -10,8 +10,9 @@ from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
 from roost.errors import RoostError, counted, nearest
 from roost.inventory.resources import ACCELERATOR
+from roost.placement.packed import PackedPlacementStrategy
 from roost.placement.spread import spread
-from roost.placement.strategies import PackedPlacementStrategy, PlacementStrategy
+from roost.placement.strategies import PlacementStrategy
 from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement, PlacementMode
 from roost.planning.parallel_sizes import INFERENCE_NAMES, ParallelSizes, SizeReader

@@ -11,12 +11,8 @@ from typing import Any
 from roost.config.layout import Layout
 from roost.errors import ConfigurationError, Finding
 from roost.inventory.inventory import Inventory
-from roost.placement.strategies import (
-    NodePlacementStrategy,
-    PackedPlacementStrategy,
-    PlacementStrategy,
-    inventory_of,
-)
+from roost.placement.packed import PackedPlacementStrategy
+from roost.placement.strategies import NodePlacementStrategy, PlacementStrategy, inventory_of
 from roost.planning.checks import check
 from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement

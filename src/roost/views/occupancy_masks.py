@@ -18,7 +18,7 @@ from roost.planning.shares import charge
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeats:
+class NodeMasks:
     node: Node
     accelerators: tuple[int, ...]  # a mask of components for each accelerator
     hardware: tuple[tuple[Unit, int], ...]
@@ -26,9 +26,9 @@ class NodeSeats:
 
 
 @dataclass(frozen=True)
-class Seats:
+class OccupancyMasks:
     names: tuple[str, ...]  # bit i of a mask stands for component i
-    nodes: tuple[NodeSeats, ...]
+    nodes: tuple[NodeMasks, ...]
     used: int  # accelerators with a process on them
     shared: int  # accelerators with more than one
 
@@ -62,7 +62,7 @@ class Seats:
         return found
 
 
-def seats(plan: Plan) -> Seats:
+def occupancy_masks(plan: Plan) -> OccupancyMasks:
     """The plan's occupancy with components as bits. Nodes that look the same share one tuple of masks."""
     bits = {name: bit for bit, name in enumerate(plan.components)}
     known: dict[Uses, int] = {}
@@ -81,14 +81,14 @@ def seats(plan: Plan) -> Seats:
         used += sum(1 for uses in row if uses)
         shared += sum(1 for uses in row if len(uses) > 1 or (uses and uses[0].processes > 1))
         found.append(
-            NodeSeats(
+            NodeMasks(
                 place.node,
                 rows[id(row)],
                 tuple((unit, mask(uses)) for unit, uses in place.hardware),
                 tuple((bits[use.component], use.processes) for use in place.bare),
             )
         )
-    return Seats(names=tuple(plan.components), nodes=tuple(found), used=used, shared=shared)
+    return OccupancyMasks(names=tuple(plan.components), nodes=tuple(found), used=used, shared=shared)
 
 
 def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
