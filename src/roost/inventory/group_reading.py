@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.config.document import Document
+from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
-from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
+from roost.config.schema import EnvConfig, HardwareConfig, NodeGroupConfig
 from roost.errors import Finding, Path, shown
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.hardware import HardwareUnit, hardware_problems

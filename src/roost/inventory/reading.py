@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from roost.config.document import Document, parse, read_file, read_text
+from roost.config.fields import Count, Rank, Section, Text
 from roost.config.json_text import read_json
 from roost.config.plain_data import plain_mapping
-from roost.config.schema import Count, Rank, Section, Text, validate
+from roost.config.schema import validate
 from roost.errors import (
     ConfigurationError,
     Finding,

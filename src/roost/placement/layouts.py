@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, EngineSlice, Server
+from roost.config.engines import EngineSlice
 from roost.config.job import ComponentRule
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import count_key, width_key
@@ -16,8 +16,6 @@ from roost.errors import Finding, Path, RoostError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, Resources
 from roost.placement.tiling import Piece, PoolRanks, Straddle, Uneven, segments
-
-__all__ = ["EngineGroup", "EngineSlice", "Layout", "LayoutMode", "Server", "layout_rules"]
 
 _SHOWN = 4
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import RankSyntaxError, parse_ranks
-from roost.config.schema import NAME
 from roost.errors import CODES, Finding, Span, dotted
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.hardware import HardwareUnit
