@@ -1,4 +1,4 @@
-"""The inventory: every node of a cluster, and the groups a job names."""
+"""The inventory: every node of a cluster, and the node groups that a job declares."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Inventory:
         return replace(self, groups=groups), findings
 
     def joined(self, groups: Mapping[str, NodeGroup]) -> Inventory:
-        """With these groups too, which replace others of their names."""
+        """The inventory with these groups added. Each replaces the group of its name, if there is one."""
         for group in groups.values():
             if max(group.node_ranks, default=0) >= len(self.nodes):
                 raise ConfigurationError(
@@ -86,7 +86,7 @@ class Inventory:
         return replace(self, groups={**self.groups, **groups}) if groups else self
 
     def limited(self, num_nodes: int) -> Inventory:
-        """The first `num_nodes` nodes, and of the groups what lies on them."""
+        """The first `num_nodes` nodes, and the groups without the other nodes."""
         if num_nodes >= len(self.nodes):
             return self
         groups = {label: group.limited(num_nodes) for label, group in self.groups.items()}
@@ -96,16 +96,16 @@ class Inventory:
         )
 
     def resources(self, labels: Any = None) -> Resources:
-        """What resource ranks count through these groups, in the order written."""
+        """The resources that ranks count through these groups, in the order of the labels."""
         names = self._known(labels)
-        # A bare group among them makes all of them bare: ranks count one kind of thing or nodes.
+        # If one of the groups counts nodes, all do: ranks cannot count nodes and hardware at once.
         bare = any(self._counts_nodes(name) for name in names)
         return _without_doubles(
             Resources.of(names, [part for name in names for part in self._parts(name, bare)], bare)
         )
 
     def nodes_as_resources(self, labels: Any = None) -> Resources:
-        """The nodes of these groups, whatever is in them."""
+        """The nodes of these groups, with or without hardware."""
         names = self._known(labels)
         return _without_doubles(
             Resources.of(names, [part for name in names for part in self._parts(name, True)], True)
@@ -150,7 +150,7 @@ class Inventory:
         return [(node, label, ACCELERATOR, node.accelerators.count) for node in members]
 
     def environment(self, label: str, node_rank: int) -> NodeEnvironment:
-        """Variables and interpreter for a process placed on this node through this group."""
+        """Variables and interpreter of a process that this group places on this node."""
         group = self.groups.get(label)
         variables: dict[str, str | None] = {}
         interpreter = None
@@ -171,13 +171,13 @@ class Inventory:
 
 
 def _as_list(node_groups: Any) -> Any:
-    """As a config holds them; a list of OmegaConf's becomes a plain one."""
+    """The groups as plain data, also from a list of OmegaConf."""
     node_groups = resolved(node_groups, "node_groups", ("cluster", "node_groups"))
     return list(node_groups) if isinstance(node_groups, Sequence) else node_groups
 
 
 def _without_doubles(resources: Resources) -> Resources:
-    """Refuse groups that bring the same resources in twice."""
+    """The resources; groups that count one of them twice are refused."""
     labels = resources.labels
     if len(labels) < 2:
         return resources

@@ -1,4 +1,4 @@
-"""Layouts on a cluster: the positions of the pool become resource ranks, the roles ordinary rules."""
+"""Turns a layout into placement rules for a cluster: positions in the pool become resource ranks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class LaidOut:
 def layout_rules(
     layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None = None
 ) -> LaidOut:
-    """A rule for each component of the layout that runs here, or what keeps it from fitting.
+    """A rule for each component that the layout runs on the pool, or the reasons why the layout does not fit.
 
-    `granted` are the resource ranks of the pool where it has them already.
+    `granted` are the resource ranks of a pool that is reserved already.
     """
     laid = LaidOut()
     if not layout.reserved:
@@ -45,7 +45,7 @@ def layout_rules(
         return laid
 
     def add(name: str, place: str, spec: tuple[Segment, ...]) -> None:
-        # Rules of one path share their placements; where it is not written, its section is pointed at.
+        # Rules of one path share their placements. If the file lacks the path, findings point to its section.
         path = (*PLACE, place)
         laid.rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
 
@@ -223,7 +223,7 @@ def _reason(held: tuple[Piece, ...], width: int) -> str:
 
 
 def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks, width: int) -> list[str]:
-    """Widths that tile from where the group starts, and another size of what comes before it."""
+    """Widths with which the group tiles the nodes, and a size of the actor before it with which this width does."""
     count, start = len(part.positions), part.positions.start
 
     def works(other: int, at: int = start, room: int = count) -> bool:

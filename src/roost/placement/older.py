@@ -1,4 +1,4 @@
-"""Spellings of older programs, over the same code."""
+"""Packed strategies with the names and arguments that older programs use."""
 
 from __future__ import annotations
 

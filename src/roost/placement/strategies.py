@@ -1,4 +1,4 @@
-"""Strategies: which resource ranks each process holds, and on which node that is."""
+"""Placement strategies: they give every process of a component its resource ranks on one node."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement, make_placements
 
 MAX_PROCESSES = 2_000_000
-_SHOWN = 3  # examples of one mistake worth printing
+_SHOWN = 3  # examples of one mistake in a message
 
 
 def inventory_of(cluster: Any) -> Inventory:
-    """Strategies take an inventory, its shape such as `2x8`, or anything that has one, such as a live cluster."""
+    """The inventory in the argument: itself, a shape such as `2x8`, or an object that has one, as a live cluster."""
     if isinstance(cluster, str):
         return Inventory.parse(cluster)
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
@@ -62,17 +62,17 @@ def _listed(name: str, value: Any) -> list[Any]:
 
 
 class PlacementStrategy(ABC):
-    """Gives every process of one component its place.
+    """Places every process of one component.
 
-    `node_group` names the groups that ranks are counted through. A group may also be given as its record; then
-    the cluster need not know it.
+    `node_group` names the node groups whose resources the ranks count. A `NodeGroup` may take the place of a name;
+    then the cluster need not know the group.
     """
 
     node_group: Any = None
 
     @property
     def groups(self) -> dict[str, NodeGroup]:
-        """The groups that were given as records."""
+        """The groups in `node_group` that are records, by label."""
         given = self.node_group if isinstance(self.node_group, (list, tuple)) else [self.node_group]
         return {group.label: group for group in given if isinstance(group, NodeGroup)}
 
@@ -95,7 +95,7 @@ class PlacementStrategy(ABC):
 
 
 def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
-    """Each process's ranks, which must exist and lie on one node. All offenders are reported together."""
+    """The assignment of each process to its ranks, which must exist and lie on one node. One error lists all others."""
     if resources.bare or not resources.total:
         raise placement_error(
             "RP104",
@@ -150,7 +150,7 @@ def _several(processes: Sequence[int]) -> str:
 
 
 def _width_that_fits(resources: Resources, held: Iterable[Sequence[int]]) -> int:
-    """The most resources per process that cut these at every end of a node; 0 if they are not consecutive."""
+    """The most resources per process so that none of these spans nodes; 0 if ranks are not consecutive."""
     width = 0
     for ranks in held:
         low, high = ranks[0], ranks[-1]
@@ -183,7 +183,7 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]], last_
     width, joint = len(ranks), "and" if last.node.rank == first.node.rank + 1 else "to"
     nodes = f"nodes {first.node.rank} {joint} {last.node.rank} (resources {held})"
     fits = _width_that_fits(resources, (ranks for _, ranks in torn))
-    movable = len(torn) == 1 and process == last_process and width <= last.count  # nothing comes after it
+    movable = len(torn) == 1 and process == last_process and width <= last.count  # no process comes after it
     remedies = [f"start it at resource {last.first}"] if movable else []
     remedies += [f"give each process {counted(fits, 'resource')}"] if fits else []
     return Finding(

@@ -20,7 +20,9 @@ class Unused:
     """The accelerators of one node that no component of a plan uses."""
 
     held: Mapping[int, tuple[str, ...]]  # number to the names of its holders
-    others: tuple[int, ...]  # of these, `idle` are free; a holder may not tell which ones it has
+    others: tuple[
+        int, ...
+    ]  # `idle` of these are free; which ones is unknown if a holder does not name its own
     idle: int
 
     @property
@@ -29,7 +31,7 @@ class Unused:
 
     @property
     def idle_numbers(self) -> str:
-        """`4-7`, or `2 of 4-7` where it is not known which ones."""
+        """`4-7`, or `2 of 4-7` if it is unknown which ones."""
         numbers = ranges(self.others)
         return numbers if self.idle == len(self.others) else f"{self.idle} of {numbers}"
 
@@ -71,5 +73,5 @@ def _unused(numbers: Sequence[int], holders: Sequence[Holder]) -> Unused:
 
 
 def untold_count(holder: Holder) -> float:
-    """How many accelerators a holder has without telling their numbers."""
+    """How many accelerators of a holder have unknown numbers."""
     return max(0, holder.count - len(holder.devices or ()))

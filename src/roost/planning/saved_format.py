@@ -1,6 +1,6 @@
 """The saved form of a plan: the decisions, as plain data. Everything else is rebuilt from them.
 
-A file may be damaged or made up, so everything in it is checked.
+A file may be damaged or forged, so everything in it is checked.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ from roost.placement.placement import Assignment, make_placements
 from roost.planning.component_plan import ComponentPlan, Engines
 
 FORMAT_VERSION = 2
-SHOWN_ONLY = (
-    "placements",
-    "share",
-)  # `roost plan --json` adds these to each component; both follow from the rest
+# `roost plan --json` adds these to each component; both follow from the rest.
+SHOWN_ONLY = ("placements", "share")
 _Number = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Damage(Exception):
-    """Why a saved plan cannot be used."""
+    """A saved plan cannot be used; the message gives the reason."""
 
 
 class _Saved(BaseModel):
@@ -73,7 +71,7 @@ class _SavedGroup(_Saved):
     environments: list[_SavedEnvironment]
 
 
-class _SavedProcess(TypedDict):  # there are many: a dict costs less than a model
+class _SavedProcess(TypedDict):  # plans have many, and a dict costs less than a model
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
     node: _Number
     devices: list[_Number]
@@ -130,7 +128,7 @@ _FORMAT = TypeAdapter(_SavedPlan)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContents:
-    """What a saved plan says."""
+    """The contents of a saved plan."""
 
     inventory: Inventory
     components: dict[str, ComponentPlan]
@@ -143,7 +141,7 @@ class PlanContents:
 
 
 def to_plain_data(contents: PlanContents, digest: str) -> dict[str, Any]:
-    """The contents as JSON holds them, with a checksum of them all."""
+    """The contents as data for JSON, with a checksum."""
     data = {
         "format_version": FORMAT_VERSION,
         "digest": digest,
@@ -193,7 +191,7 @@ def _plain_component(component: ComponentPlan) -> dict[str, Any]:
 
 
 def checksum(data: Mapping[str, Any]) -> str:
-    """Of all a saved plan says, in whatever order and spacing; the digest stands for its decisions only."""
+    """A hash of the whole saved plan, in any order and spacing. The digest covers the decisions only."""
     counted = {
         **{key: value for key, value in data.items() if key != "checksum"},
         "components": {
@@ -327,7 +325,7 @@ def _component(name: str, saved: _SavedComponent, inventory: Inventory) -> Compo
 
 
 def _slot(inventory: Inventory, node: int, label: str, holds_devices: bool) -> Slot:
-    """What the devices of a process on this node, placed through this group, are numbers of."""
+    """The slot of a process that this group places on this node."""
     group, there = inventory.groups.get(label), inventory.nodes[node]
     if not holds_devices:
         return Slot(there, label, BARE_NODE, 0, 1)

@@ -1,7 +1,7 @@
-"""Who sits where, node by node, in a form small enough to draw.
+"""The components on every device and node of a plan, as bit masks.
 
-Components are bits of a mask, so that a node of a large plan is a short tuple of numbers and equal nodes
-compare equal.
+Bit i of a mask stands for component i, so that a node of a large plan is a short tuple of numbers, and nodes
+that look the same compare equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NodeMasks:
 
 @dataclass(frozen=True)
 class OccupancyMasks:
-    names: tuple[str, ...]  # bit i of a mask stands for component i
+    names: tuple[str, ...]
     nodes: tuple[NodeMasks, ...]
     used: int  # accelerators with a process on them
     shared: int  # accelerators with more than one
@@ -92,7 +92,7 @@ def occupancy_masks(plan: Plan) -> OccupancyMasks:
 
 
 def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
-    """The process ranks on every device. For small plans: it holds an entry for each."""
+    """The process ranks on every device. For small plans only: it has an entry for each."""
     found: dict[Device, dict[str, list[int]]] = {}
     for name, component in plan.components.items():
         for place in component.members:
