@@ -307,15 +307,11 @@ def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
     ]
 
 
-def _is_variable_name(name: str) -> bool:
-    return bool(name) and "=" not in name and "\0" not in name
-
-
 def _variable_problem(name: str, value: Any) -> str:
     cut = _SEPARATOR.split(name, maxsplit=1)[0]
     if cut != name and value is None:
         return f"{shown(cut)} without a value"
-    if not _is_variable_name(name):
+    if not name or "=" in name or "\0" in name:
         return f"{shown(cut + '=...' if cut != name else name)} is not a variable name"
     if value is None or isinstance(value, (dict, list)):
         return f"the value of {name} must be text or a number"

@@ -99,17 +99,15 @@ class Inventory:
         """The resources that ranks count through these groups, in the order of the labels."""
         names = self._known(labels)
         # If one of the groups counts nodes, all do: ranks cannot count nodes and hardware at once.
-        bare = any(self._counts_nodes(name) for name in names)
-        return _without_doubles(
-            Resources.of(names, [part for name in names for part in self._parts(name, bare)], bare)
-        )
+        return self._counted(names, bare=any(self._counts_nodes(name) for name in names))
 
     def nodes_as_resources(self, labels: Any = None) -> Resources:
         """The nodes of these groups, with or without hardware."""
-        names = self._known(labels)
-        return _without_doubles(
-            Resources.of(names, [part for name in names for part in self._parts(name, True)], True)
-        )
+        return self._counted(self._known(labels), bare=True)
+
+    def _counted(self, names: tuple[str, ...], bare: bool) -> Resources:
+        parts = [part for name in names for part in self._parts(name, bare)]
+        return _without_doubles(Resources.of(names, parts, bare))
 
     def _known(self, labels: Any) -> tuple[str, ...]:
         names = split_labels(labels) or ("cluster",)

@@ -97,12 +97,12 @@ def _pool(
     if layout.accelerators is not None and spec.segments[0].resources is not None:
         runs = [segment.resources for segment in spec.segments if segment.resources is not None]
         if runs[-1].last >= there:
-            return None, [_beyond(layout, spec, there, resources, document)]
+            return None, [_beyond(spec, there, resources, document)]
     pool = PoolRanks(resources, runs)
     return (pool, []) if pool.size >= layout.reserved else (None, [_too_small(layout, pool, there, document)])
 
 
-def _beyond(layout: Layout, spec: RankSpec, there: int, resources: Resources, document: Document) -> Finding:
+def _beyond(spec: RankSpec, there: int, resources: Resources, document: Document) -> Finding:
     segment = next(one for one in spec.segments if one.resources and one.resources.last >= there)
     last = segment.resources.last if segment.resources else 0
     return document.finding(

@@ -10,7 +10,7 @@ from typing import Literal
 
 from roost.config.ranks import ranges
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, holders_by_node
 
 State = Literal["idle", "held", "perhaps held"]
 
@@ -20,9 +20,7 @@ class Unused:
     """The accelerators of one node that no component of a plan uses."""
 
     held: Mapping[int, tuple[str, ...]]  # number to the names of its holders
-    others: tuple[
-        int, ...
-    ]  # `idle` of these are free; which ones is unknown if a holder does not name its own
+    others: tuple[int, ...]  # `idle` of these are free; it may be unknown which ones
     idle: int
 
     @property
@@ -49,9 +47,7 @@ NOTHING_HELD: Mapping[int, Unused] = MappingProxyType({})
 
 def unused_by_node(plan: Plan, holders: Sequence[Holder]) -> dict[int, Unused]:
     """The unused accelerators of each node that has any."""
-    by_node: dict[int, list[Holder]] = {}
-    for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
+    by_node = holders_by_node(holders)
     unused: dict[int, list[int]] = {}
     for device in plan.idle:
         unused.setdefault(device.node, []).append(device.number)

@@ -93,9 +93,7 @@ class ModelParallelCompiler(JobCompiler):
         self._check_inference()
         if any(finding.severity == "error" for finding in self.findings):
             return
-        for name in sorted(
-            self.held, key=lambda name: name != "actor"
-        ):  # the rollout follows the actor's layout
+        for name in sorted(self.held, key=lambda name: name != "actor"):  # rollout follows the actor
             self._lay_out(name)
 
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
@@ -160,7 +158,7 @@ class ModelParallelCompiler(JobCompiler):
             first = max(first, following)
         return Ranks(best[0], best[-1]) if best else None
 
-    # -- actor, rollout and inference ------------------------------------------------------------------
+    # -- actor, rollout and inference ----------------------------------------------------------------
 
     def _choose_mode(self) -> None:
         actor, rollout = self.held["actor"], self.held["rollout"]

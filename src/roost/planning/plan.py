@@ -19,7 +19,6 @@ from roost.planning.occupancy import NodeOccupancy, Uses, occupancy_of
 from roost.planning.saved_format import (
     FORMAT_VERSION,
     Damage,
-    PlanContents,
     checksum,
     from_plain_data,
     to_plain_data,
@@ -156,15 +155,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The saved form: the decisions as plain data, without secrets."""
-        safe = self.without_secrets()
-        contents = PlanContents(
-            inventory=safe.inventory,
-            components=dict(safe.components),
-            findings=safe.findings,
-            shares=safe.shares,
-            job_file=safe.job_file,
-        )
-        return to_plain_data(contents, self.digest)
+        return to_plain_data(self.without_secrets(), self.digest)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
@@ -177,13 +168,7 @@ class Plan:
             read = from_plain_data(data)
         except Damage as damage:
             raise _refuse("the plan is damaged", str(damage)) from None
-        plan = cls(
-            inventory=read.inventory,
-            components=read.components,
-            findings=read.findings,
-            shares=read.shares,
-            job_file=read.job_file,
-        )
+        plan = cls(**read)
         if share_problems(plan.occupancy, plan.shares):
             raise _refuse("the plan is damaged", "its shares do not add up")
         if plan.digest != data.get("digest"):

@@ -23,13 +23,18 @@ class Holder:
     devices: frozenset[int] | None = None
 
 
+def holders_by_node(holders: Iterable[Holder]) -> dict[int, list[Holder]]:
+    by_node: dict[int, list[Holder]] = {}
+    for holder in holders:
+        by_node.setdefault(holder.node, []).append(holder)
+    return by_node
+
+
 def shortages(
     needs: Mapping[int, Collection[int]], nodes: Sequence[Node], holders: Iterable[Holder]
 ) -> list[Finding]:
     """For every node without enough free accelerators: which are missing, and their holders."""
-    by_node: dict[int, list[Holder]] = {}
-    for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
+    by_node = holders_by_node(holders)
     findings = []
     for rank in sorted(needs):
         wanted, node, there = set(needs[rank]), nodes[rank], by_node.get(rank, [])
@@ -63,9 +68,7 @@ def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -
     holders = [holder for holder in holders if holder.node < len(plan.inventory.nodes)]
     if not holders:
         return []
-    pool = (
-        layout if layout is not None and layout.accelerators is None else None
-    )  # it takes free accelerators
+    pool = layout if layout is not None and layout.accelerators is None else None  # takes any free ones
     pooled = set(pool.components) if pool else set[str]()
     needs: dict[int, set[int]] = {}
     for device, uses in plan.occupancy.items():
@@ -102,9 +105,7 @@ def first_free(
     `granted` is how many Ray would still grant on each node, if known: Ray counts tasks too, which are no holders.
     With `whole_nodes` only nodes that are wholly free count, and are taken as a whole.
     """
-    by_node: dict[int, list[Holder]] = {}
-    for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
+    by_node = holders_by_node(holders)
     counts: dict[int, int] = {}
     left, lines = count, []
     for node in nodes:

@@ -9,8 +9,8 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -26,6 +26,9 @@ from roost.inventory.nodes import Accelerators, Node
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
 from roost.placement.placement import Assignment, make_placements
 from roost.planning.component_plan import ComponentPlan, Engines
+
+if TYPE_CHECKING:
+    from roost.planning.plan import Plan
 
 FORMAT_VERSION = 2
 # `roost plan --json` adds these to each component; both follow from the rest.
@@ -126,9 +129,8 @@ class _SavedPlan(_Saved):
 _FORMAT = TypeAdapter(_SavedPlan)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanContents:
-    """The contents of a saved plan."""
+class PlanFields(TypedDict):
+    """The arguments of `Plan`."""
 
     inventory: Inventory
     components: dict[str, ComponentPlan]
@@ -140,17 +142,17 @@ class PlanContents:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def to_plain_data(contents: PlanContents, digest: str) -> dict[str, Any]:
-    """The contents as data for JSON, with a checksum."""
+def to_plain_data(plan: Plan, digest: str) -> dict[str, Any]:
+    """The plan as data for JSON, with a checksum."""
     data = {
         "format_version": FORMAT_VERSION,
         "digest": digest,
-        "job_file": contents.job_file,
-        "nodes": [asdict(node) for node in contents.inventory.nodes],
-        "node_groups": [_plain_group(group) for group in contents.inventory.groups.values()],
-        "components": {name: _plain_component(one) for name, one in contents.components.items()},
-        **({"shares": dict(contents.shares)} if contents.shares else {}),
-        "findings": [finding.to_dict() for finding in contents.findings],
+        "job_file": plan.job_file,
+        "nodes": [asdict(node) for node in plan.inventory.nodes],
+        "node_groups": [_plain_group(group) for group in plan.inventory.groups.values()],
+        "components": {name: _plain_component(one) for name, one in plan.components.items()},
+        **({"shares": dict(plan.shares)} if plan.shares else {}),
+        "findings": [finding.to_dict() for finding in plan.findings],
     }
     return {**data, "checksum": checksum(data)}
 
@@ -206,7 +208,7 @@ def checksum(data: Mapping[str, Any]) -> str:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def from_plain_data(data: Mapping[str, Any]) -> PlanContents:
+def from_plain_data(data: Mapping[str, Any]) -> PlanFields:
     try:
         saved = _FORMAT.validate_python(dict(data))
     except ValidationError as error:
@@ -232,7 +234,7 @@ def from_plain_data(data: Mapping[str, Any]) -> PlanContents:
         name: _component(name, component, inventory) for name, component in saved.components.items()
     }
     _expect(components.keys() >= saved.shares.keys(), "a share of a component that is not in the plan")
-    return PlanContents(
+    return PlanFields(
         inventory=inventory,
         components=components,
         findings=tuple(_finding(finding) for finding in saved.findings),

@@ -31,7 +31,7 @@ class ComponentRow:
 
 def component_rows(plan: Plan, masks: OccupancyMasks, show_all: bool = False) -> list[ComponentRow]:
     shares = masks.shares(plan.shares)
-    return [_row(plan, component, masks, shares, show_all) for component in plan.components.values()]
+    return [_row(component, masks, shares, show_all) for component in plan.components.values()]
 
 
 def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]]:
@@ -53,7 +53,6 @@ def any_charged(rows: Iterable[ComponentRow]) -> bool:
 
 
 def _row(
-    plan: Plan,
     component: ComponentPlan,
     masks: OccupancyMasks,
     shares: dict[str, tuple[float, float]],
