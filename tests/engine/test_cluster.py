@@ -50,7 +50,9 @@ def test_what_is_there_is_found_in_order(cluster: Any) -> None:
 def test_three_managers_are_pinned_to_node_0(cluster: Any) -> None:
     for name in ("NodeManager", "WorkerManager", "CollectiveManager"):
         handle = ray.get_actor(name, namespace=job_namespace(cluster.job))
-        eventually(lambda handle=handle: node_of(handle) == cluster.node_infos[0].node_id, 10, f"{name} on node 0")
+        eventually(
+            lambda handle=handle: node_of(handle) == cluster.node_infos[0].node_id, 10, f"{name} on node 0"
+        )
 
 
 def test_the_managers_tell_what_they_know(cluster: Any, group: roost.WorkerGroup) -> None:

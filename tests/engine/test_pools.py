@@ -141,7 +141,9 @@ def test_what_a_task_holds_outside_any_reservation_is_passed_over(
         def devices(self) -> list[int]:
             return [int(number) for number in ray.get_gpu_ids()]
 
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node_infos[0].node_id, soft=False)
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        job.node_infos[0].node_id, soft=False
+    )
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     theirs = ray.get(server.devices.remote(), timeout=60)
@@ -177,7 +179,9 @@ def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
         def device(self) -> str:
             return str(ray.get_gpu_ids()[0])
 
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node_infos[0].node_id, soft=False)
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        job.node_infos[0].node_id, soft=False
+    )
     foreign.append(ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote())
     return str(ray.get(foreign[-1].device.remote(), timeout=60))
 

@@ -259,7 +259,9 @@ def test_other_accelerators_than_planned_are_told_of(
 ) -> None:
     cluster = jobs[0]
     held = placement_group(
-        [{"GPU": 1}], bundle_label_selector=[{"ray.io/node-id": cluster.node_infos[2].node_id}], name="first-come"
+        [{"GPU": 1}],
+        bundle_label_selector=[{"ray.io/node-id": cluster.node_infos[2].node_id}],
+        name="first-come",
     )
     foreign.append(held)
     assert held.wait(30)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from roost.engine.inline_backend.backend import InlineBackend, current_inline
+from roost.engine.inline_backend.inline_backend import InlineBackend, current_inline
 from roost.engine.locks.device_lock import DeviceLock, Locks, check_number, check_on, lock_on
 from roost.engine.locks.lock_table import Device
 from roost.engine.locks.node_devices import NodeDevices, check_devices

@@ -13,7 +13,7 @@ from roost.engine.workers.scatter import scatter
 from roost.errors import CallTimeout, WorkerError
 from roost.planning.component_plan import Engines
 from roost.rl.engine import EngineContext, EngineSeat
-from roost.rl.seats import engine_contexts
+from roost.rl.engine_contexts import engine_contexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

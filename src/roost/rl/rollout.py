@@ -12,11 +12,11 @@ from roost.engine.workers.result import GroupResult, seconds
 from roost.engine.workers.worker import GroupLauncher
 from roost.errors import CallTimeout, ConfigurationError, Finding, LaunchError, WorkerError, nearest
 from roost.rl.addresses import parse_addresses
-from roost.rl.arguments import check_pool, refused
 from roost.rl.engine_group import Endpoint, RunningEngines
 from roost.rl.engine_sources import What, launchers
 from roost.rl.external import ExternalEngines
 from roost.rl.failures import engine_failed, engine_late
+from roost.rl.role_arguments import check_pool, refused
 
 READY_WITHIN = 600.0  # seconds for all engines together
 MOST_PORTS = 1_000

@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from roost.config.schema import NAME
+from roost.config.fields import NAME
 from roost.engine.backend import GroupOrder, Needs, Position, Progress, Report, RunningGroup
 from roost.engine.cluster_options import ClusterOptions, with_groups
 from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
