@@ -108,13 +108,7 @@ LATE = {
     "roost.cli.plan": {"roost.engine.reservation.cluster_snapshot"},  # for --live
     "roost.engine.backends": {"roost.engine.ray_backend.ray_backend"},  # inline mode needs no Ray
     "roost.engine.connection.embedded": {"ray.cluster_utils"},  # only its child process runs Ray
-    "roost.engine.here": {
-        "ray",
-        "roost.engine.job.agent_leases",
-        "roost.engine.job.agent_locks",
-        "roost.engine.job.agents",
-        "roost.engine.job.managers",
-    },
+    "roost.engine.here": {"roost.engine.ray_backend.own_node"},
     "roost.engine.placement_groups": {"ray.util.scheduling_strategies"},
 }
 # Private modules of Ray: a Ray without one of them fails where it is used, and only there.
