@@ -417,17 +417,8 @@ def test_five_components_on_one_accelerator(clusters: Clusters) -> None:
     names = ["actor", "rollout", "reward", "critic", "env"]
     cluster = clusters()
     job = {"cluster": {"component_placement": {",".join(names): 0}}}
-    plan = roost.plan(job, cluster.inventory)
-    groups = [
-        Reporter.create_group().launch(
-            cluster,
-            placement_strategy=roost.FlexiblePlacementStrategy([[0]]),
-            name=name,
-            shares=[plan.share_of(name, 0)],
-        )
-        for name in names
-    ]
-    charged = [group.own_share().wait(60)[0] for group in groups]
+    run = cluster.launch(roost.plan(job, cluster), dict.fromkeys(names, Reporter))
+    charged = [run[name].own_share().wait(60)[0] for name in names]
     assert charged == [0.2] * 5
     assert sum(charged) <= 1
     manager = roost.WorkerManager.get_proxy(cluster.job)
