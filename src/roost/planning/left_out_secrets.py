@@ -9,6 +9,8 @@ from roost.errors import ConfigurationError, Finding
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.planning.plan import Plan
 
+_HIDDEN = "***"  # stands in a saved path where a secret was
+
 
 def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[str, str]) -> Plan:
     """The plan with every variable's value: from these groups of its job, else from the environment.
@@ -18,14 +20,13 @@ def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[s
     missing: dict[str, list[str]] = {}
     found = {}
     for label, group in plan.inventory.groups.items():
-        environments = []
-        for place, environment in enumerate(group.environments):
-            filled = _filled(environment, _counterpart(groups.get(label), place), environ)
-            for name, value in filled.env_vars:
-                if value is None:
-                    missing.setdefault(name, []).append(label)
-            environments.append(filled)
-        found[label] = replace(group, environments=tuple(environments))
+        filled = [_filled(one, groups.get(label), environ) for one in group.environments]
+        names = {name for one in filled for name, value in one.env_vars if value is None}
+        if any(_HIDDEN in (one.python_interpreter_path or "") for one in filled):
+            names.add("python_interpreter_path")
+        for name in sorted(names):
+            missing.setdefault(name, []).append(label)
+        found[label] = replace(group, environments=tuple(filled))
     if missing:
         raise ConfigurationError(
             *[
@@ -41,19 +42,24 @@ def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[s
     return replace(plan, inventory=replace(plan.inventory, groups=found))
 
 
-def _counterpart(group: NodeGroup | None, place: int) -> Mapping[str, str | None]:
-    if group is None or place >= len(group.environments):
-        return {}
-    return dict(group.environments[place].env_vars)
-
-
 def _filled(
-    environment: NodeEnvironment, job: Mapping[str, str | None], environ: Mapping[str, str]
+    environment: NodeEnvironment, job: NodeGroup | None, environ: Mapping[str, str]
 ) -> NodeEnvironment:
+    """The settings of some nodes with the values that the job sets on the same nodes, or else the environment has."""
+    same = (
+        [one for one in job.environments if set(one.node_ranks) & set(environment.node_ranks)] if job else []
+    )
+    known = {name: value for one in same for name, value in one.env_vars if value is not None}
+    interpreter = environment.python_interpreter_path
+    if interpreter and _HIDDEN in interpreter:
+        interpreter = next(
+            (one.python_interpreter_path for one in same if one.python_interpreter_path), interpreter
+        )
     return replace(
         environment,
         env_vars=tuple(
-            (name, (job.get(name) or environ.get(name)) if value is None else value)
+            (name, known.get(name, environ.get(name)) if value is None else value)
             for name, value in environment.env_vars
         ),
+        python_interpreter_path=interpreter,
     )
