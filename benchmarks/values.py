@@ -50,10 +50,6 @@ class Consumer(roost.Worker):
         grew = psutil.Process().memory_full_info().uss - before
         return Received(total=total, copied=copied, grew=grew)
 
-    def own_memory(self) -> int:
-        gc.collect()
-        return int(psutil.Process().memory_full_info().uss)
-
 
 class PeakMemory:
     """The most memory that this process has within the block, and how much more that is than before."""
