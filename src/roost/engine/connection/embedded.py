@@ -37,6 +37,7 @@ TOO_SLOW = "timed out during startup"
 START_WITHIN = 60.0  # seconds, and as many again for each further node
 STOP_WITHIN = 30.0
 CLEAR_WITHIN = 10.0
+SMALLEST_STORE = 150 * 2**20  # bytes: what Ray's test clusters give a node, which one large result fills
 # Variables that describe the machine, its Python and its accelerators. The config sets all others a worker needs.
 INHERITED = frozenset(
     (
@@ -98,12 +99,16 @@ class EmbeddedCluster:
             )
         assert self._child.stdin
         assert self._child.stdout
-        self._child.stdin.write(json.dumps([_node_args(node) for node in self.inventory.nodes]) + "\n")
+        self._child.stdin.write(json.dumps(self._nodes_args()) + "\n")
         self._child.stdin.flush()
         answer = _read_line(self._child.stdout, START_WITHIN * (1 + len(self.inventory.nodes)))
         if not answer:
             raise EOFError("it ended while starting")
         return answer
+
+    def _nodes_args(self) -> list[dict[str, Any]]:
+        nodes = self.inventory.nodes
+        return [{**_node_args(node), "object_store_memory": _store_memory(len(nodes))} for node in nodes]
 
     @property
     def _log(self) -> Path:
@@ -215,6 +220,15 @@ def _node_args(node: Node) -> dict[str, Any]:
         if held.model:
             resources[f"accelerator_type:{held.model}"] = held.count
     return {**arguments, "labels": labels, "resources": resources}
+
+
+def _store_memory(nodes: int) -> int:
+    """Bytes for the object store of each node: together what Ray takes for one, 30 % of the machine's memory."""
+    if sys.platform != "linux":
+        return SMALLEST_STORE
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    shared = shutil.disk_usage("/dev/shm").free  # the stores lie there, and are only as large as what is in them
+    return max(SMALLEST_STORE, int(0.3 * min(memory, shared)) // nodes)
 
 
 def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[str, str]:
