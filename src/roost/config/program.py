@@ -84,11 +84,10 @@ def read_program(document: Document) -> tuple[Program | None, list[Finding]]:
     """The program of a job file as it is written, or all its problems."""
     written = document.data.get("workers")
     if not isinstance(written, dict):
-        there = "workers" in document.data
-        what = "`workers` must be a mapping of components to classes" if there else "`workers` is missing"
-        finding = document.finding(
-            "RC103" if there else "RC102", what, ("workers",), key=not there, remedy=EXAMPLE
-        )
+        finding = Finding(code="RC102", what="`workers` is missing", path=("workers",), remedy=EXAMPLE)
+        if "workers" in document.data:
+            what = "`workers` must be a mapping of components to classes"
+            finding = document.finding("RC103", what, ("workers",), remedy=EXAMPLE)
         return None, [finding]
     try:
         data, positions = resolve(
