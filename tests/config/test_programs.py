@@ -219,5 +219,5 @@ def test_the_driver_gets_the_whole_configuration() -> None:
 
 
 def test_a_configuration_that_omegaconf_refuses() -> None:
-    with pytest.raises(ValueError, match="RC006.*OmegaConf refuses"):
+    with pytest.raises(ValueError, match=r"RC006.*OmegaConf refuses"):
         driver_config(parse("cluster: {}\nformat: '${'\n"))

@@ -8,22 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-TERMINATED = 128 + signal.SIGTERM
-
 
 class Interrupts:
     def __init__(self) -> None:
         self.ending = False  # set when the job is being shut down: that must not be interrupted halfway
-        self._received = False
+        self._received = 0  # the first signal's number
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a program that a signal ended."""
+        return 128 + (self._received or signal.SIGINT)
 
     def handle(self, number: int, _: FrameType | None) -> None:
         if self._received:
             os._exit(128 + number)  # workers end with this process, and so does an embedded Ray
-        self._received = True
+        self._received = number
         # Not through sys.stderr, which the interrupted code may be writing to.
         os.write(2, b"\nending; Ctrl-C again ends at once\n")
         if not self.ending:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(TERMINATED)
+            raise KeyboardInterrupt  # for SIGTERM too: Ray's own code passes only this one on unchanged
 
 
 @contextmanager

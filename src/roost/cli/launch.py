@@ -13,7 +13,7 @@ import click
 
 from roost.cli.cluster_options import chosen_inventory, placement_class
 from roost.cli.driver import drive, wait_for_the_end
-from roost.cli.ending import FORMAT_VERSION, code_of, emit, located, tell, tell_findings
+from roost.cli.ending import FORMAT_VERSION, INTERRUPTED, code_of, emit, located, tell, tell_findings
 from roost.cli.interrupts import Interrupts, interrupts
 from roost.cli.launch_progress import LaunchProgress
 from roost.cli.plan import check_overrides, drawn
@@ -82,6 +82,9 @@ def command(
             findings, code = located(error.findings, config), code_of(error)
             summary["findings"] = [finding.to_dict() for finding in findings]
             tell_findings(findings)
+        except KeyboardInterrupt:
+            code = signals.exit_code
+            tell("interrupted" if code == INTERRUPTED else "terminated")
     if as_json:
         emit(json.dumps({**summary, "exit_code": code}) + "\n")
     return code

@@ -95,11 +95,12 @@ class UserCode:
             if not hasattr(found, name):
                 there = [one for one in vars(found) if not one.startswith("_")]
                 fitting = [one for one in there if fits(getattr(found, one))]
-                file = getattr(found, "__file__", None)
+                file = str(getattr(found, "__file__", None) or "")
+                elsewhere = file and not file.startswith(_current_folder() + os.sep)
                 self._fail(
                     f"{module_name} has no {name!r}",
                     path,
-                    why=f"it was imported from {file}" if file else "",
+                    why=f"it was imported from {file}" if elsewhere else "",
                     remedy=nearest(name, fitting or there),
                 )
                 return False, None
@@ -117,7 +118,7 @@ class UserCode:
                 self._fail(
                     f"there is no module {error.name!r}",
                     path,
-                    why=f"neither in {_current_folder() or 'the current folder'} nor installed",
+                    why="neither in the current folder nor installed",
                     remedy=_module_like(error.name),
                 )
             else:
