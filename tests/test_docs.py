@@ -2,7 +2,8 @@
 
 - `yaml`: a job, or an inventory when it has `nodes`; it must be fine. A first line `# name.yaml` also
   writes it to that file, for the blocks that follow; `# name.yaml (wrong)` says that it must not be fine.
-- `python`: run in one namespace a page; `>>>` sessions must print what they show.
+- `python`: run in one namespace a page; `>>>` sessions must print what they show. A first line `# name.py`
+  writes it to that file instead.
 - `console`: `$ roost ...` (and `cat`, `echo`) must print what follows, stdout and stderr together.
 - `sh`: `make` targets that exist. `text`: not run.
 
@@ -44,7 +45,13 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-LIVE = ("README.md", "docs/running.md", "docs/ports-and-locks.md", "docs/pools.md")  # these start a real Ray
+LIVE = (
+    "README.md",
+    "docs/running.md",
+    "docs/ports-and-locks.md",
+    "docs/pools.md",
+    "docs/launch.md",
+)  # these start a real Ray
 
 
 @pytest.mark.parametrize(
@@ -100,6 +107,9 @@ class WithoutLogs(doctest.OutputChecker):
 
 
 def run_python(body: str, namespace: dict[str, Any], page: Path) -> None:
+    if named := re.match(r"# ([\w-]+\.py)\n", body):
+        Path(named[1]).write_text(body)
+        return
     if not body.startswith(">>>"):
         exec(compile(body, name_of(page), "exec"), namespace)
         return

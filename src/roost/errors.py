@@ -47,6 +47,7 @@ CODES: dict[str, Code] = {
     "RC104": Code("a value out of its range"),
     "RC105": Code("a name that is not allowed"),
     "RC106": Code("a component is placed twice"),
+    "RC107": Code("a class or a driver that cannot be used"),
     # RL1xx: the rank language
     "RL101": Code("a placement that cannot be parsed"),
     "RL102": Code("a range written backwards"),

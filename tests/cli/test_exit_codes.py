@@ -27,7 +27,7 @@ from roost.errors import Finding
     [
         ([], "Usage: roost VERB"),
         (["plna"], "Did you mean 'plan'?"),
-        (["fly"], "There are: plan, validate, embedded."),
+        (["fly"], "There are: plan, validate, launch, embedded."),
         (["plan"], "Missing argument 'CONFIG'"),
         (["plan", "job.yaml"], "which cluster? Say it with --on 2x8, with --inventory FILE, or with --live."),
         (["plan", "job.yaml", "cluster.num_nodes=3"], "--on 3x8"),

@@ -126,8 +126,8 @@ def emit_json(data: Any) -> None:
     emit(json.dumps(data, indent=1) + "\n")
 
 
-def tell(text: str) -> None:
-    _talk(text + "\n")
+def tell(text: str, end: str = "\n") -> None:
+    _talk(text + end)
 
 
 def tell_findings(findings: Sequence[Finding]) -> None:

@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from datetime import date
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -70,7 +70,7 @@ def command(
 
     CONFIG is the job's YAML file. KEY=VALUE overrides a value of it: cluster.num_nodes=4.
     """
-    _check_overrides(overrides)
+    check_overrides(overrides)
     check_files([config, inventory], [output, svg, html])
     check_one(on, inventory, live)
     saved: list[str] = []
@@ -152,17 +152,20 @@ def _tell_saved(paths: list[str]) -> None:
         tell(f"saved to {path}")
 
 
-def _show(planned: Plan, show_all: bool, held: tuple[Holder, ...]) -> None:
-    emit(
-        render_plan(
-            planned,
-            width=width_of(sys.stdout),
-            colour=wants_colour(sys.stdout),
-            ascii_only=is_ascii(sys.stdout),
-            show_all=show_all,
-            held=held,
-        )
+def drawn(planned: Plan, stream: TextIO, show_all: bool = False, held: tuple[Holder, ...] = ()) -> str:
+    """The plan as text for a stream."""
+    return render_plan(
+        planned,
+        width=width_of(stream),
+        colour=wants_colour(stream),
+        ascii_only=is_ascii(stream),
+        show_all=show_all,
+        held=held,
     )
+
+
+def _show(planned: Plan, show_all: bool, held: tuple[Holder, ...]) -> None:
+    emit(drawn(planned, sys.stdout, show_all, held))
     if planned.findings and sys.stderr.isatty():
         tell("")
 
@@ -196,7 +199,7 @@ def _place(path: str) -> str:
         return path
 
 
-def _check_overrides(overrides: tuple[str, ...]) -> None:
+def check_overrides(overrides: tuple[str, ...]) -> None:
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             shape = re.fullmatch(r"\d+[xX]\d+.*", override)

@@ -18,7 +18,9 @@ from roost.cli.ending import (
     located,
     tell_findings,
 )
+from roost.config.document import Document, as_written
 from roost.config.job import read_job
+from roost.config.program import program_problems
 from roost.errors import Finding, RoostError
 from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
@@ -76,13 +78,22 @@ def problems_of(
     file: str, where: Inventory | None, model_parallel: bool = False, overrides: tuple[str, ...] = ()
 ) -> list[Finding]:
     try:
-        if where is not None:
-            return located(placement_class(model_parallel)(file, where, overrides).findings, file)
-        job, findings = read_job(file, overrides)
-        _, more = build_groups(job.groups, job.num_nodes, job.document, ("cluster", "node_groups"))
-        return located([*findings, *more], file)
+        document = as_written(file, overrides)
+        findings = _placement_problems(document, where, model_parallel)
     except RoostError as error:
         return located(error.findings, file)
+    return located([*findings, *program_problems(document)], file)
+
+
+def _placement_problems(document: Document, where: Inventory | None, model_parallel: bool) -> list[Finding]:
+    if where is None:
+        job, findings = read_job(document)
+        _, more = build_groups(job.groups, job.num_nodes, job.document, ("cluster", "node_groups"))
+        return [*findings, *more]
+    try:
+        return list(placement_class(model_parallel)(document, where).findings)
+    except RoostError as error:
+        return list(error.findings)
 
 
 def _verdict(findings: list[Finding], code: int) -> str:

@@ -14,12 +14,13 @@ from roost.cli.ending import guarded
 VERBS = {
     "plan": "Show where every process of a job would run.",
     "validate": "List everything that is wrong with job files.",
+    "launch": "Run a job that says what to run.",
     "embedded": "Keep a real Ray of several nodes running on this machine.",
 }
 EPILOG = """\b
 Exit codes: 0 fine, 1 problems found, 2 wrong usage, 3 does not fit
             the cluster, 4 the cluster cannot be reached, 5 a launch
-            failed, 70 a bug in roost, 130 interrupted.
+            or its driver failed, 70 a bug in roost, 130 interrupted.
 Completion: eval "$(_ROOST_COMPLETE=bash_source roost)"
             with zsh_source or fish_source for those shells.
 """

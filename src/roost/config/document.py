@@ -122,6 +122,13 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     return Document(data, document.name, positions)
 
 
+def as_written(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Document:
+    """A file with its overrides applied, and its interpolations left as they are."""
+    document = read_file(FilePath(path))
+    data, positions = overridden(document.data, document.positions, overrides)
+    return Document(data, document.name, positions)
+
+
 def read_file(
     path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> Document:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -38,13 +38,18 @@ def interpolations(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def resolve(
-    data: dict[str, Any], positions: Positions, around: Mapping[str, Any] | None = None, at: Path = ()
+    data: dict[str, Any],
+    positions: Positions,
+    around: Mapping[str, Any] | None = None,
+    at: Path = (),
+    sections: Sequence[str] = SECTIONS,
+    needed: Sequence[str] = ("cluster",),
 ) -> tuple[dict[str, Any], Positions]:
-    """Replace interpolations in the sections roost reads. Only those of `cluster` must resolve.
+    """Replace interpolations in the sections roost reads. Only those of the `needed` sections must resolve.
 
     A part of a larger configuration resolves inside it: `data` stands in `around` under the path `at`.
     """
-    wanted = [found for section in SECTIONS for found in interpolations(data.get(section), (section,))]
+    wanted = [found for section in sections for found in interpolations(data.get(section), (section,))]
     if not wanted:
         return data, positions
     findings: list[Finding] = []
@@ -59,7 +64,7 @@ def resolve(
                 raise _TooMuch(f"it holds more than {MAX_IN_TEXT} references or {MAX_TEXT:,} characters")
             answers.append((path, root.at(at + path)))
         except Exception as error:  # resolvers raise anything; the configuration is at fault
-            if path[0] == "cluster":
+            if path[0] in needed:
                 findings.append(_problem(path, text, _reason(error), positions))
     if findings:
         raise error_for(findings)

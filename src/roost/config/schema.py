@@ -42,6 +42,7 @@ _EXAMPLES = {
     "groups": "[{num_gpus: 8}]",
     "nodes": "[{accelerators: 8}]",
     "count": "8",
+    "class": "my.module:Actor",
 }
 _ALIASES = dict.fromkeys(("gpu", "gpus", "num_gpus"), "accelerators")
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
@@ -211,7 +212,9 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
     label = f"entry {name} of {here[-2]}" if _is_index(here) else name
     if here[-2:-1] == ("component_placement",):
         name = "placement"
-    if kind == "string_type" and (name in ("placement", "node_ranks") or isinstance(value, (dict, list))):
+    if kind == "string_type" and (
+        name in ("placement", "node_ranks", "class") or isinstance(value, (dict, list))
+    ):
         example = f"write it as `{here[-1]}: {_EXAMPLES.get(name, 'text')}`"
         if _is_index(here):
             around = str(here[-2])
@@ -268,7 +271,7 @@ def _annotations(model: Any) -> dict[Any, Any]:
     """The fields of a model or of a dataclass, with their types."""
     if is_dataclass(model):
         return get_type_hints(model)
-    return {name: field.annotation for name, field in model.model_fields.items()}
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> Any:

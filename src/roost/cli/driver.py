@@ -1,0 +1,35 @@
+"""Calls the driver of a job, and turns its end into an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from typing import Any
+
+from roost.cli.ending import FAILED, FINE, FOUND, emit, tell
+from roost.cli.user_code import Driver, users_traceback
+
+
+def drive(driver: Driver, run: Any, config: Any) -> int:
+    """The exit code of `driver(run, config)`: the int it returns, what it exits with, or 5 for an exception."""
+    try:
+        returned = driver(run, config)
+        if inspect.iscoroutine(returned):
+            returned = asyncio.run(returned)
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            tell(str(end.code))
+            return FOUND
+        return end.code or FINE
+    except Exception as error:
+        emit("")  # what the driver printed comes before its traceback
+        tell(users_traceback(error))
+        return FAILED
+    emit("")
+    return returned if isinstance(returned, int) and not isinstance(returned, bool) else FINE
+
+
+def wait_for_the_end() -> None:
+    """Wait until a signal handler raises."""
+    threading.Event().wait()
