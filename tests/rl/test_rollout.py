@@ -392,7 +392,7 @@ def test_an_interrupted_shutdown_still_ends_the_engines(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("roost.engine.calls.RayResult.wait", interrupted)
+        patch.setattr("roost.engine.ray_backend.ray_result.RayResult.wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             rollout.shutdown()
     eventually(lambda: "rollout" not in manager.list_groups(), 30, "no engine is left")

@@ -49,7 +49,7 @@ def _filled(
     same = (
         [one for one in job.environments if set(one.node_ranks) & set(environment.node_ranks)] if job else []
     )
-    known = {name: value for one in same for name, value in one.env_vars if value is not None}
+    known = {name: value for one in same for name, value in one.env_vars if value}
     interpreter = environment.python_interpreter_path
     if interpreter and _HIDDEN in interpreter:
         interpreter = next(
