@@ -69,6 +69,16 @@ def test_shutting_a_run_down_gives_everything_back(clusters: Callable[..., roost
         run["actor"].pid()
 
 
+def test_accelerators_that_another_group_uses_by_now_are_kept(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster = clusters()
+    plan = roost.plan({"cluster": {"component_placement": {"first": "0-3"}}}, cluster)
+    run = cluster.launch(plan, {"first": Sink})
+    with Sink.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 3), name="second") as second:
+        run.shutdown()
+        assert held_by(cluster.job) >= 2
+        assert second.how_many().wait(timeout=60) == [0, 0]
+
+
 def test_skipped_components_hold_and_run_nothing(clusters: Callable[..., roost.Cluster]) -> None:
     cluster = clusters()
     with cluster.launch(roost.plan(JOB, cluster), {"actor": Sink, "env": Sink}, skip=["rollout"]) as run:

@@ -42,7 +42,9 @@ def test_values_are_those_of_the_same_nodes_in_whatever_order() -> None:
 
 def test_an_empty_value_in_the_job_is_none() -> None:
     plan = planned({"node_ranks": 0, "env_vars": {"API_KEY": ""}})
-    assert variables(with_secrets(saved(plan), plan.inventory.groups, {"API_KEY": "x"}), 0) == {"API_KEY": "x"}
+    assert variables(with_secrets(saved(plan), plan.inventory.groups, {"API_KEY": "x"}), 0) == {
+        "API_KEY": "x"
+    }
 
 
 def test_all_that_is_missing_is_named() -> None:

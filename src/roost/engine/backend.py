@@ -123,7 +123,7 @@ class Backend(Protocol):
         """Hold these accelerators for the job, all or none. Returns those it did not hold before."""
 
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
-        """Give back accelerators that `reserve` took."""
+        """Give back accelerators that `reserve` took, but for those that a group or a pool uses by now."""
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         """Start every process of all orders at once, all or none, and verify where each is."""

@@ -179,7 +179,8 @@ class RayBackend:
 
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
         if self._open and ray.is_initialized():
-            self.reservation.give_back(accelerators)
+            used = {key for order, _ in self._groups.values() for key in _accelerators(order)}
+            self.reservation.give_back([key for key in accelerators if key not in used | set(self._pooled)])
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         site = Site(job=self.job, live=self.live, reservation=self.reservation)
@@ -347,13 +348,7 @@ class RayBackend:
         if not self._open or not ray.is_initialized():
             return
         for name, (order, _) in list(self._groups.items()):
-            held = {
-                (place.cluster_node_rank, number)
-                for place in order.placements
-                if place.holds_accelerators
-                for number in place.hardware
-            }
-            if not own.isdisjoint(held):
+            if not own.isdisjoint(_accelerators(order)):
                 self.end_group(name)
         self.reservation.give_back(own)
 
@@ -376,6 +371,16 @@ class RayBackend:
                 self.reservation.release()
         finally:
             self._connection.close()
+
+
+def _accelerators(order: GroupOrder) -> set[tuple[int, int]]:
+    """The accelerators of a group, by node and number."""
+    return {
+        (place.cluster_node_rank, number)
+        for place in order.placements
+        if place.holds_accelerators
+        for number in place.hardware
+    }
 
 
 def _any_alive(workers: Sequence[Any]) -> bool:
