@@ -45,7 +45,7 @@ def test_its_environment_is_set_before_its_class_is_loaded(handle: Any) -> None:
 
 def test_its_accelerator_is_reserved(cluster: Any, handle: Any) -> None:
     assert (1, 2) in cluster.reservation.held
-    with roost.Cluster(num_nodes=3, job=f"{cluster.job}-rival") as rival:
+    with roost.Cluster(num_nodes=2, job=f"{cluster.job}-rival") as rival:
         with pytest.raises(roost.ReservationError, match=f"job '{cluster.job}' holds accelerator 2"):
             rival.allocate(Plain, "rival", 1, 2, {})
         rival.allocate(Plain, "rival", 1, 3, {})

@@ -224,7 +224,7 @@ def test_from_a_config_with_groups(clusters: Callable[..., roost.Cluster]) -> No
 
 
 def test_node_groups_of_a_job_are_made_known(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
+    cluster = clusters(num_nodes=2)
     arms = {"type": "Arm", "configs": [{"node_rank": 1}]}
     settings = [{"node_ranks": 1, "env_vars": {"ARM_SPEED": "slow"}}]
     job = {

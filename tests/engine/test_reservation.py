@@ -298,7 +298,7 @@ def test_given_back_when_an_exception_ends_the_job(jobs: Jobs) -> None:
     job = new_job()
 
     def fails() -> None:
-        with roost.Cluster(num_nodes=3, job=job) as cluster:
+        with roost.Cluster(num_nodes=1, job=job) as cluster:
             cluster.reservation.ensure({0: {0, 1, 2, 3}})
             assert groups_of(job)
             FailsToStart.create_group(0, partial(OSError, "no")).launch(

@@ -306,7 +306,7 @@ def test_environment_and_interpreter_per_node(
 
 
 def test_shutting_down_the_cluster_ends_its_workers(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
+    cluster = clusters(num_nodes=2)
     group = Reporter.create_group().launch(
         cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="ending"
     )

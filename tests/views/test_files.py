@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from test_plan_pictures import EXAMPLES, PICTURES, big, job, motley
+from test_plan_pictures import EXAMPLES, PICTURES, job, motley, plan_of_picture
 
 import roost
 from roost.placement.placement import Device
@@ -70,8 +70,7 @@ def test_the_picture_in_the_docs_is_what_is_drawn(same_as_before: Any) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_accelerator_is_in_the_picture(name: str) -> None:
-    source, shape, _ = PICTURES[name]
-    plan = plan_of(source, shape)
+    plan = plan_of_picture(name)
     shown: set[tuple[int, int]] = set()
     for title in titles(render_svg(plan, show_all=True)):
         if where := re.fullmatch(r"node (\d+)(?:-(\d+) x\d+)?, accelerator (\d+): (.+)", title):
@@ -88,8 +87,7 @@ def test_every_accelerator_is_in_the_picture(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_component_and_finding_is_on_the_page(name: str) -> None:
-    source, shape, _ = PICTURES[name]
-    plan = plan_of(source, shape)
+    plan = plan_of_picture(name)
     page = render_page(plan)
     tags(page)
     assert plan.short_digest in page
@@ -149,7 +147,7 @@ def test_a_long_finding_does_not_widen_the_picture() -> None:
 
 
 def test_large_plans_make_small_files() -> None:
-    plan = plan_of(big(16384), "16384x8")
+    plan = plan_of_picture("16384_nodes")
     assert len(render_svg(plan)) < 20_000
     page = render_page(plan)
     assert len(page) < 30_000
