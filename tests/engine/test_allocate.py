@@ -94,4 +94,4 @@ def test_it_ends_with_the_cluster(connected: str) -> None:
         named = ray.util.list_named_actors(all_namespaces=True)
         return not [actor for actor in named if actor["name"] == "short-lived"]
 
-    eventually(gone, 5, "the actor ended")
+    eventually(gone, 30, "the actor ended")

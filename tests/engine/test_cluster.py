@@ -120,7 +120,7 @@ def test_jobs_side_by_side(
     # A worker knows which of them is its own.
     assert group.execute_on(0).attaches().wait(timeout=60) == [(cluster.job, 3, "127.0.0.2")]
     other.shutdown()
-    eventually(lambda: roost.running_jobs() == [cluster.job], 5, "the other job is gone")
+    eventually(lambda: roost.running_jobs() == [cluster.job], 30, "the other job is gone")
     assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -33,11 +34,15 @@ def runs(hosts: Hosts) -> Runs:
     hosts.start_ray(0, "--num-gpus=2")
     hosts.start_ray(2, "--num-gpus=2")  # before the second
     hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
-    found["natural"] = drive(hosts, 3)
-    found["missing"] = drive(hosts, 4, timeout=1)
+    with ThreadPoolExecutor(2) as side_by_side:
+        missing = side_by_side.submit(drive, hosts, 4, timeout=1)
+        found["natural"] = drive(hosts, 3)
+        found["missing"] = missing.result()
     hosts.stop_ray()
-    for number, rank in enumerate("210"):
-        hosts.start_ray(number, "--num-gpus=2", ROOST_NODE_RANK=rank)
+    hosts.start_ray(0, "--num-gpus=2", ROOST_NODE_RANK="2")
+    hosts.begin_ray(1, "--num-gpus=2", ROOST_NODE_RANK="1")
+    hosts.begin_ray(2, "--num-gpus=2", ROOST_NODE_RANK="0")
+    hosts.until_started()
     found["declared"] = drive(hosts, 3)
     hosts.stop_ray()
     return found

@@ -49,7 +49,7 @@ def groups_of(job: str) -> list[str]:
 
 
 def gone(job: str) -> None:
-    eventually(lambda: not groups_of(job), 5, f"the reservation of {job} is given back")
+    eventually(lambda: not groups_of(job), 30, f"the reservation of {job} is given back")
 
 
 def visible(group: roost.WorkerGroup) -> list[str | None]:

@@ -41,7 +41,7 @@ def named_actors(cluster: roost.Cluster, group: str) -> list[str]:
 
 
 def nothing_left(cluster: roost.Cluster, group: str) -> None:
-    eventually(lambda: not named_actors(cluster, group), 5, f"no actor of {group} is left")
+    eventually(lambda: not named_actors(cluster, group), 30, f"no actor of {group} is left")
     assert group not in roost.WorkerManager.get_proxy(cluster.job).list_groups()
 
 
@@ -148,8 +148,9 @@ def test_every_launch_gets_a_port_of_its_own_and_can_listen_there(cluster: roost
 def test_log_lines_name_the_worker(run: Callable[..., Program]) -> None:
     program = run("logging_job", new_job("logs"))
     program.answer()
-    eventually(lambda: program.output.count("said in plain words") >= 2, 20, "the workers' lines came")
-    eventually(lambda: program.output.count("printed plainly") >= 2, 20, "what they printed came")
+    eventually(lambda: program.output.count("said in plain words") >= 2, 60, "the workers' lines came")
+    eventually(lambda: program.output.count("printed plainly") >= 2, 60, "what they printed came")
+    program.tell("end")
     assert program.end() == 0
     for rank in range(2):
         assert f"[speakers:{rank}] INFO said in plain words by {rank}" in program.output
@@ -313,7 +314,7 @@ def test_shutting_down_the_cluster_ends_its_workers(clusters: Callable[..., roos
     pids = group.pid().wait(timeout=60)
     cluster.shutdown()
     cluster.shutdown()
-    eventually(lambda: not any(map(alive, pids)), 5, "the workers ended")
+    eventually(lambda: not any(map(alive, pids)), 30, "the workers ended")
     with pytest.raises(roost.RoostError, match="was shut down"):
         group.pid()
     with pytest.raises(roost.ClusterError, match="was shut down"):

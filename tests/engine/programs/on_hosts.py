@@ -12,7 +12,7 @@ import roost
 
 def main(nodes: str, timeout: str) -> None:
     try:
-        cluster = roost.Cluster(num_nodes=int(nodes), job="hosts", timeout=float(timeout))
+        cluster = roost.Cluster(num_nodes=int(nodes), job=f"hosts-{nodes}", timeout=float(timeout))
     except roost.ClusterError as error:
         say({"error": str(error), "codes": error.codes})
         return
