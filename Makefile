@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-fast test-torch lint bench clean
+.PHONY: demo test test-slow test-fast test-torch test-versions lint bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,11 @@ $(VENV)/.torch: $(READY)
 test-torch: $(VENV)/.torch
 	$(BIN)/python -m pytest -m torch
 
+# The lowest and the newest dependencies, without Ray: `make test-versions VERSIONS="3.10-lowest 3.13-newest"`,
+# or all of them for the interpreters that are at hand.
+test-versions: $(READY)
+	$(BIN)/python tests/versions.py $(VERSIONS)
+
 bench: $(READY)
 	$(BIN)/python benchmarks/plan_scale.py
 	$(BIN)/python benchmarks/launch.py
@@ -47,4 +52,4 @@ bench: $(READY)
 	$(BIN)/python benchmarks/train_group.py
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .venv-versions build dist .mypy_cache .ruff_cache .import_linter_cache

@@ -9,7 +9,7 @@ import pytest
 import roost
 from roost import ConfigurationError, Finding, Inventory, PlacementError, RoostError
 from roost.config.document import parse
-from roost.errors import CODES, Span, close_to, counted, error_for, render, shown
+from roost.errors import CODES, JobEnded, NoAnswer, Span, close_to, counted, error_for, render, shown
 from roost.secret_names import hide_secrets, looks_secret
 
 
@@ -30,6 +30,14 @@ def test_errors_survive_pickling() -> None:
         assert type(again) is type(error)
         assert again.findings == error.findings
         assert str(again) == str(error)
+
+
+@pytest.mark.parametrize("kind", [JobEnded, NoAnswer])
+def test_what_a_job_did_not_answer_survives_pickling(kind: type[RoostError]) -> None:
+    error = kind(Finding(code="RE106", what="the manager is gone", why="the job has ended"))
+    again = pickle.loads(pickle.dumps(error))
+    assert isinstance(again, roost.ClusterError)
+    assert (type(again), again.findings) == (kind, error.findings)
 
 
 def test_older_programs_catch_them() -> None:

@@ -1,7 +1,8 @@
-"""The names roost exports. This list is the only one: type checkers read it, and `__init__.py` imports from it."""
+"""The names roost exports, listed once: type checkers read this file, and `__init__.py` imports by it."""
 
 from roost.engine.cluster import Cluster as Cluster
 from roost.engine.connection.embedded import embedded as embedded
+from roost.engine.events import Event as Event
 from roost.engine.group import WorkerGroup as WorkerGroup
 from roost.engine.here import check_fence as check_fence
 from roost.engine.here import device_lock as device_lock
@@ -14,10 +15,13 @@ from roost.engine.locks.device_lock import DeviceLock as DeviceLock
 from roost.engine.placement_groups import create_placement_groups as create_placement_groups
 from roost.engine.pool import Pool as Pool
 from roost.engine.ports.port_lease import PortLease as PortLease
+from roost.engine.run import Run as Run
+from roost.engine.status import ProcessStatus as ProcessStatus
+from roost.engine.status import Status as Status
 from roost.engine.workers.result import GroupResult as GroupResult
 from roost.engine.workers.scatter import scatter as scatter
 from roost.engine.workers.worker import Worker as Worker
-from roost.engine.workers.worker import current_worker as current_worker
+from roost.engine.workers.worker_context import current_worker as current_worker
 from roost.errors import CallTimeout as CallTimeout
 from roost.errors import ClusterError as ClusterError
 from roost.errors import ConfigurationError as ConfigurationError

@@ -85,6 +85,7 @@ CODES: dict[str, Code] = {
     # RS1xx: saved plans and other files written
     "RS101": Code("a saved plan that cannot be used"),
     "RS102": Code("a file that cannot be written"),
+    "RS103": Code("secrets that a saved plan left out and that are nowhere to be found"),
     # RE1xx: the live cluster
     "RE101": Code("the cluster cannot be reached", "run"),
     "RE102": Code("an unsupported Ray", "run"),
@@ -106,6 +107,8 @@ CODES: dict[str, Code] = {
     "RE118": Code("a lock that was not had in time", "run"),
     "RE119": Code("an outdated fencing number", "run"),
     "RE120": Code("an engine that did not become ready", "run"),
+    "RE121": Code("a plan that was made for another cluster", "fit"),
+    "RE122": Code("components without workers, or workers without a component", "run"),
     # RW1xx: advice of the plan
     "RW101": Code("processes split unevenly over nodes", "advice"),
     "RW102": Code("accelerators left idle", "advice"),
@@ -114,6 +117,7 @@ CODES: dict[str, Code] = {
     "RW105": Code("nodes the job does not ask for", "advice"),
     "RW106": Code("a key of the older system that does nothing here", "advice"),
     "RW107": Code("process ranks that model-parallel placement does not use", "advice"),
+    "RW108": Code("two components that share only where one range ends and the other begins", "advice"),
     # RW2xx: advice about the live cluster
     "RW201": Code("a cluster on the network without authentication", "advice"),
     "RW202": Code("other accelerators granted than planned", "advice"),

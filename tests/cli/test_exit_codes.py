@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
+import os
+import pty
+import struct
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +60,31 @@ def test_wrong_jobs(cli: Any, text: str, code: int) -> None:
     done = cli("plan", "job.yaml", "--on", "2x8")
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith("error[R")
+
+
+@pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
+def test_a_deleted_working_directory(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    job, gone = tmp_path / "job.yaml", tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = cli("plan", job, "--on", "2x8", option, "file")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "error[RS102]: file: cannot be written\n  = why: the working directory was deleted"
+    )
+    assert cli("plan", job, "--on", "2x8", option, tmp_path / "file").code == 0
+    for arguments in (
+        ["plan", "job.yaml", "--on", "2x8"],
+        ["plan", job, "--inventory", "c.yaml", option, "file"],
+    ):
+        done = cli(*arguments)
+        assert done.code == 1
+        assert done.err.startswith("error[RC001]")
+    assert cli("validate", "job.yaml").code == 1
+    assert cli("validate", job, "--inventory", "cluster.yaml").code == 1
 
 
 def test_a_missing_job_is_reported_before_a_missing_cluster(cli: Any) -> None:
@@ -171,6 +201,16 @@ def test_colour_only_on_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch
 def test_the_width_without_a_terminal(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert width_of(io.StringIO()) == width
+
+
+@pytest.mark.parametrize(("columns", "width"), [(0, 80), (5, 20), (132, 132)])
+def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, width: int) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    leader, follower = pty.openpty()
+    fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    with os.fdopen(follower, "w") as terminal:
+        assert width_of(terminal) == width
+    os.close(leader)
 
 
 def test_a_narrow_encoding_does_not_end_the_run(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import re
 import stat
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +72,33 @@ def test_a_picture_and_a_page_are_saved_beside_it(cli: Any) -> None:
     )
     assert (done.code, done.err) == (0, "saved to plan.json\nsaved to plan.svg\nsaved to plan.html\n")
     plan = roost.load_plan("plan.json")
-    assert Path("plan.svg").read_text() == render_svg(plan)
-    assert Path("plan.html").read_text() == render_page(plan)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in Path().glob("plan.*")} == {0o600}
+    named = re.search(
+        r"<title>job\.yaml on 2 nodes x 8 \(nvidia_gpu\), (.+)</title>", Path("plan.svg").read_text()
+    )
+    assert named is not None
+    shown: Any = {"job": "job.yaml", "day": date.fromisoformat(named[1])}
+    assert Path("plan.svg").read_text() == render_svg(plan, **shown)
+    assert Path("plan.html").read_text() == render_page(plan, **shown)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
+def test_pictures_have_ordinary_modes_and_plans_are_private(cli: Any, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        for _ in range(2):  # new files, then replaced ones
+            cli("plan", "job.yaml", "--on", "2x8", "-o", "p.json", "--svg", "p.svg", "--html", "p.html")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in Path().glob("[.p]*")}
+    assert modes == {"p.json": 0o600, "p.svg": mode, "p.html": mode}
+
+
+def test_the_heading_names_the_file_and_not_its_directory(cli: Any) -> None:
+    Path("private").mkdir()
+    Path("job.yaml").rename("private/other.yaml")
+    cli("plan", "private/other.yaml", "--on", "2x8", "--svg", "plan.svg")
+    assert "<title>other.yaml on 2 nodes" in Path("plan.svg").read_text()
+    assert "private" not in Path("plan.svg").read_text()
 
 
 @pytest.mark.parametrize("option", ["-o", "--svg", "--html"])
@@ -139,6 +166,7 @@ def test_two_clusters_at_once(cli: Any, more: tuple[str, ...]) -> None:
     assert f"--on and {more[0]} each describe the cluster" in done.err
 
 
+@pytest.mark.ray
 def test_no_live_cluster(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     done = cli("plan", "job.yaml", "--live", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,9 @@ rule: {node_group: node, placement: 0-1}
 
 
 def test_resolvers_may_give_lists_and_mappings() -> None:
-    register = getattr(OmegaConf, "register_resolver", OmegaConf.register_new_resolver)
+    register = OmegaConf.register_new_resolver  # register_resolver from 2.4 on; before, that is another one
+    if "replace" in inspect.signature(OmegaConf.register_resolver).parameters:
+        register = OmegaConf.register_resolver
     register("roost_test_rules", lambda: {"a": {"placement": "0-3"}, "b": 4}, replace=True)
     register("roost_test_many", lambda count: ["0"] * count, replace=True)
     text = """
@@ -229,7 +232,7 @@ def test_setting(mark: str) -> None:
 
 
 def test_setting_what_was_not_there() -> None:
-    document = load(parse(JOB), ["cluster.component_placement.env=0-3:0-7", "+mine.depth.x=[1, {a: 010}]"])
+    document = load(parse(JOB), ["+cluster.component_placement.env=0-3:0-7", "+mine.depth.x=[1, {a: 010}]"])
     assert document.data["cluster"]["component_placement"]["env"] == "0-3:0-7"
     assert document.data["mine"] == {"depth": {"x": [1, {"a": "010"}]}}
 
@@ -242,6 +245,44 @@ def test_a_section_needs_a_plus() -> None:
     with pytest.raises(roost.ConfigurationError, match="no section 'mien'"):
         load(parse("mine: 1\ncluster: {}\n"), ["mien=2"])
     assert load(parse("mine: 1\n"), ["mine=2"]).data == {"mine": 2}
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "cluster.component_placement.acter=0-3",
+        "cluster.component_placement.acter.placement=0-3",
+        "cluster.component_placement.my.env=0-3",
+    ],
+)
+def test_a_component_needs_a_plus(override: str) -> None:
+    with pytest.raises(roost.ConfigurationError, match="there is no component") as caught:
+        load(parse(JOB), [override])
+    finding = caught.value.findings[0]
+    name = "my.env" if "my" in override else "acter"
+    assert finding.code == "RC007"
+    assert finding.where is not None
+    assert finding.where.source == "<override>"
+    assert finding.remedy.endswith(f"to add one write +cluster.component_placement.{name}=...")
+    assert ("did you mean 'actor'?" in finding.remedy) == (name == "acter")
+
+
+@pytest.mark.parametrize("mark", ["+", "++"])
+def test_a_component_added_with_a_plus(mark: str) -> None:
+    for job in (JOB, "cluster: {component_placement: }", "cluster:"):
+        data = load(parse(job), [f"{mark}cluster.component_placement.acter=0-3"]).data
+        assert data["cluster"]["component_placement"]["acter"] == "0-3"
+
+
+def test_a_component_is_added_to_none_with_a_plus_too() -> None:
+    with pytest.raises(roost.ConfigurationError, match=r"there are none; to add one write \+cluster"):
+        load(parse("cluster:"), ["cluster.component_placement.actor=0-3"])
+
+
+@pytest.mark.parametrize("job", ["cluster: 3", "cluster: {component_placement: 3}"])
+def test_a_component_of_no_mapping(job: str) -> None:
+    with pytest.raises(roost.ConfigurationError, match="is a value"):
+        load(parse(job), ["cluster.component_placement.actor=0-3"])
 
 
 def test_deleting() -> None:
@@ -358,7 +399,7 @@ cluster:
 def test_loading_changes_nothing_of_a_document() -> None:
     document = parse(THREE_GROUPS)
     before = copy.deepcopy((document.data, document.positions))
-    load(document, ["cluster.num_nodes=1", "~cluster.node_groups[1]", "cluster.component_placement.x=[0]"])
+    load(document, ["cluster.num_nodes=1", "~cluster.node_groups[1]", "+cluster.component_placement.x=[0]"])
     assert (document.data, document.positions) == before
 
 

@@ -140,3 +140,24 @@ def test_ranges() -> None:
     assert ranges([5, 0, 2, 1]) == "0-2,5"
     assert ranges([]) == ""
     assert ranges([9, 10, 2]) == "2,9-10"
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("8-15:4", "write 8-15:0-3 for 4 processes, or 8-15:0 for one"),
+        ("all:4", "write all:0-3 for 4 processes, or all:0 for one"),
+        ("8-15:16", "write 8-15:0-15 for 16 processes, or 8-15:0 for one"),
+        ("0-7:4,8-15:4", "write 0-7:0-3,8-15:4-7 if the numbers after colons are how many, or 0-7:0,8-15:1"),
+        ("0-7,8-15:4", "write 0-7,8-15:8-11 if the numbers after colons are how many, or 0-7,8-15:8"),
+        ("8-15:1", "write 8-15:0"),  # one process either way
+        ("8-15:3", "write 8-15:0"),  # 3 processes cannot share 8
+        ("0:0,1:2", "write 0:0,1:1"),  # the first number is a rank in order, so the second is one too
+        ("0-3:4-7", "write 0-3:0-3"),
+    ],
+)
+def test_a_lone_process_may_be_how_many(text: str, remedy: str) -> None:
+    with pytest.raises(RankSyntaxError) as caught:
+        parse_ranks(text)
+    findings = [finding for finding, _, _ in caught.value.problems]
+    assert {(finding.code, finding.remedy) for finding in findings} == {("RL104", remedy)}

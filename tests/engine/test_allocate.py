@@ -44,8 +44,13 @@ def test_its_environment_is_set_before_its_class_is_loaded(handle: Any) -> None:
 
 
 def test_its_accelerator_is_reserved(cluster: Any, handle: Any) -> None:
+<<<<<<< HEAD
     assert (1, 2) in cluster.reservation.held
     with roost.Cluster(num_nodes=2, job=f"{cluster.job}-rival") as rival:
+=======
+    assert (1, 2) in cluster._backend.reservation.held
+    with roost.Cluster(num_nodes=3, job=f"{cluster.job}-rival") as rival:
+>>>>>>> main
         with pytest.raises(roost.ReservationError, match=f"job '{cluster.job}' holds accelerator 2"):
             rival.allocate(Plain, "rival", 1, 2, {})
         rival.allocate(Plain, "rival", 1, 3, {})
@@ -58,10 +63,10 @@ def test_the_callers_own_visible_devices_win(cluster: roost.Cluster) -> None:
 
 
 def test_without_an_accelerator(cluster: Any) -> None:
-    before = set(cluster.reservation.held)
+    before = set(cluster._backend.reservation.held)
     handle = cluster.allocate(Plain, "no-device", 2, None)
     assert ray.get(handle.arguments.remote(), timeout=60) == ((), {})
-    assert set(cluster.reservation.held) == before
+    assert set(cluster._backend.reservation.held) == before
 
 
 @pytest.mark.parametrize("node", [3, -1, "0", True])

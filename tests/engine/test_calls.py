@@ -16,7 +16,7 @@ from crew import Overlapping, Picky, Reporter
 from running import alive, eventually
 
 import roost
-from roost.engine import members
+from roost.engine.ray_backend import ray_workers
 
 pytestmark = pytest.mark.ray
 
@@ -154,7 +154,7 @@ def test_a_large_argument_is_stored_once(group: roost.WorkerGroup, monkeypatch: 
         puts.append(len(value))
         return real(value)
 
-    monkeypatch.setattr(members.ray, "put", counting)
+    monkeypatch.setattr(ray_workers.ray, "put", counting)
     assert group.size(b"x" * 1_000_000).wait(timeout=60) == [1_000_000] * 4
     assert group.size(value=b"y" * 2_000_000).wait(timeout=60) == [2_000_000] * 4
     assert puts == [1_000_000, 2_000_000]

@@ -237,7 +237,7 @@ def test_node_groups_of_a_job_are_made_known(clusters: Callable[..., roost.Clust
     group = Reporter.create_group("note").launch(cluster, strategy, name="arms")
     seen = group.environment("ARM_SPEED", "CUDA_VISIBLE_DEVICES").wait(timeout=60)
     assert [tuple(rank.values()) for rank in seen] == [("slow", "0,1,2,3")] * 2
-    assert not cluster.reservation.held  # robots are not Ray's to give
+    assert not cluster._backend.reservation.held  # robots are not Ray's to give
     attached = roost.Cluster(job=cluster.job)
     assert attached.inventory.groups == cluster.inventory.groups
     attached.shutdown()

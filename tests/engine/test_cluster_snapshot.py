@@ -67,8 +67,24 @@ def test_who_holds_what_is_told_and_the_plan_is_shown(address: str, tmp_path: Pa
     assert "error[RE107]: node 0" in done.stderr
     assert f"2 needed, 2 of 4 free; job {cluster.job!r} holds accelerator 1" in done.stderr
     assert "RE107" in [finding.code for finding in roost.load_plan(tmp_path / "plan.json").findings]
-    elsewhere = plan_live(address, job_file(tmp_path, '{actor: "0,3-4"}'))
-    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert f"held: node 0: 1-2 by job {cluster.job!r}\n" in done.stdout
+
+
+def test_what_others_hold_is_drawn_as_held_and_not_advised(
+    address: str, tmp_path: Path, clusters: Any
+) -> None:
+    cluster = clusters()
+    Reporter.create_group().launch(cluster, roost.PackedPlacementStrategy(1, 2), name="there")
+    job, picture = job_file(tmp_path, '{actor: "0,3-4"}'), tmp_path / "plan.svg"
+    done = plan_live(address, job, "--svg", str(picture), "-o", str(tmp_path / "plan.json"))
+    assert done.returncode == 0, done.stderr
+    assert "A0 #  #  A1\n" in done.stdout
+    assert f"held: node 0: 1-2 by job {cluster.job!r}\n" in done.stdout
+    assert "12 accelerators: 3 used, 2 held by others, 7 idle, 0 shared" in done.stdout
+    assert "warning[RW102]: 7 of 12 accelerators are idle\n  = why: node 1: 1-3; node 2: 0-3\n" in done.stderr
+    advice = [one.what for one in roost.load_plan(tmp_path / "plan.json").findings if one.code == "RW102"]
+    assert advice == ["7 of 12 accelerators are idle"]
+    assert picture.read_text().count("accelerator 1: held by job") == 1
 
 
 def test_work_without_a_placement_group_is_seen(connected: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import roost
 from roost.engine.connection.embedded import own_cluster_address
-from roost.engine.connection.ray_connection import check_version, warn_if_open
+from roost.engine.connection.ray_connection import _shape, check_version, warn_if_open
 
 
 @pytest.mark.parametrize("version", ["2.49.0", "2.60.0", "3.0.0", "2.100.1", "3.0.0.dev0", "2.49.0rc1"])
@@ -76,3 +76,16 @@ def test_only_a_running_ray_of_this_user_is_joined(tmp_path: Path, monkeypatch: 
     assert own_cluster_address() is None  # it has ended
     note.write_text("")
     assert own_cluster_address() is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("2x4", "2 nodes x 4 accelerators"),
+        ("1x1", "1 node x 1 accelerator"),
+        ("3x0", "3 nodes x 0 accelerators"),
+        ("1x8,1x0", "2 nodes, 8 accelerators"),
+    ],
+)
+def test_the_shape_of_an_embedded_cluster_in_words(shape: str, words: str) -> None:
+    assert _shape(roost.Inventory.parse(shape)) == words

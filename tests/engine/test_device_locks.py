@@ -15,7 +15,7 @@ from running import eventually
 
 import roost
 from roost.engine.locks.node_devices import NodeDevices
-from roost.engine.workers.worker import WorkerContext, _running_as
+from roost.engine.workers.worker_context import WorkerContext, _running_as
 from roost.inventory.nodes import Accelerators, Node
 
 pytestmark = pytest.mark.ray

@@ -60,6 +60,7 @@ def test_the_exit_code_is_the_programs_own(drivers: dict[str, Driver], way: str)
         program.tell("end")
     assert program.end() == WAYS[way][1]
     errors = drivers[way].errors.read_text()
+    assert "No running Ray found; starting an embedded one (1 node x 1 accelerator).\n" in errors
     last = {"exception": "LookupError: the program's own", "interrupt": "KeyboardInterrupt"}.get(way)
     assert errors.count("Traceback") == (last is not None)
     assert last is None or errors.rstrip().endswith(f"\n{last}")

@@ -37,6 +37,9 @@ if left and "roost.engine.connection.embedded" in " ".join(sys.orig_argv):
 
     ray._private.services.get_node = missing
     ray._private.node.time = Rushing()
+    if os.path.exists(os.path.join(os.path.dirname(__file__), "careless")):
+        node = ray._private.node.Node
+        node.kill_all_processes = node.start_reaper_process = lambda *_, **__: None
 """
 
 
@@ -84,6 +87,18 @@ def test_a_slow_start_is_tried_again(slow: Callable[[int], list[str]]) -> None:
         assert len(directories) == 2
         assert_nothing_left(directories[:1])
     assert_nothing_left(directories)
+
+
+def test_processes_that_ray_leaves_behind_are_ended(slow: Callable[[int], list[str]], tmp_path: Path) -> None:
+    """Ray waits a second for each of its processes, and a reaper kills the rest later. Here neither does."""
+    (tmp_path / "careless").touch()
+    directories = slow(1)
+    nodes = embedded.EmbeddedCluster("1x1")
+    with pytest.raises(EOFError):
+        nodes._start()
+    nodes.stop()
+    assert processes_in(directories[0]) == []
+    assert not Path(directories[0]).exists()
 
 
 def test_it_is_given_up_in_the_end(slow: Callable[[int], list[str]]) -> None:

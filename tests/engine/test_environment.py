@@ -7,7 +7,7 @@ import pytest
 from roost import Inventory, PackedPlacementStrategy
 from roost.engine.connection.embedded import environment_for_nodes
 from roost.engine.workers import environment
-from roost.engine.workers.worker import WorkerContext
+from roost.engine.workers.worker_context import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
 

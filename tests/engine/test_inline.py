@@ -47,6 +47,29 @@ def test_calls_work_the_same(group: roost.WorkerGroup) -> None:
         group.execute_on(3)
 
 
+class Asks(roost.Worker):
+    def __init__(self) -> None:
+        self.in_constructor = whose_code()
+
+    def asks(self, other: roost.WorkerGroup | None = None) -> tuple[Any, ...]:
+        others = other.asks().wait() if other is not None else []
+        return (self.in_constructor, *others, whose_code())
+
+
+def whose_code() -> tuple[str, int] | None:
+    context = roost.current_worker()
+    return None if context is None else (context.group, context.placement.rank)
+
+
+def test_code_can_ask_for_the_worker_it_runs_in(cluster: roost.Cluster) -> None:
+    two = roost.PackedPlacementStrategy(0, 1)
+    outer = Asks.create_group().launch(cluster, two, name="outer")
+    inner = Asks.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 2), name="inner")
+    within = (("inner", 0), ("inner", 0))
+    assert outer.asks(inner).wait() == [(("outer", rank), within, ("outer", rank)) for rank in (0, 1)]
+    assert whose_code() is None
+
+
 def test_every_rank_sees_its_own_environment_and_the_programs_is_restored(group: roost.WorkerGroup) -> None:
     before = dict(os.environ)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES")

@@ -13,8 +13,7 @@ from running import new_job
 
 import roost
 from roost import Layout
-from roost.engine.reservation import bundle_requests as granting
-from roost.engine.reservation import measuring
+from roost.engine.reservation import bundle_requests, measuring
 
 pytestmark = pytest.mark.ray
 Clusters = Callable[..., roost.Cluster]
@@ -45,7 +44,7 @@ def second(connected: str) -> Iterator[roost.Cluster]:
 def other(second: roost.Cluster) -> Iterator[roost.Cluster]:
     """Another job, which holds nothing when a test begins."""
     yield second
-    second.reservation.release()
+    second._backend.reservation.release()
 
 
 def places(positions: Any) -> list[tuple[int, int]]:
@@ -106,7 +105,7 @@ def test_one_probe_a_node(cluster: roost.Cluster, probes: list[str]) -> None:
 
 
 def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = granting.placement_group
+    real = bundle_requests.placement_group
 
     def shuffled(bundles: list[Any], bundle_label_selector: list[Any], **more: Any) -> Any:
         order = [2, 0, 1]
@@ -116,7 +115,7 @@ def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest
             **more,
         )
 
-    monkeypatch.setattr(granting, "placement_group", shuffled)
+    monkeypatch.setattr(bundle_requests, "placement_group", shuffled)
     with cluster.pool(Layout(actor_num_gpus_per_node=12, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == ALL
         assert [one.bundle[1] for one in pool.positions[::4]] == [1, 2, 0]

@@ -17,7 +17,7 @@ import pytest
 from remains import is_free
 
 import roost
-from roost.engine.ports import port_shelf as ports_module
+from roost.engine.ports import port_shelf
 from roost.engine.ports.port_ranges import (
     ALLOWED,
     allowed_ports,
@@ -106,7 +106,7 @@ def test_without_ipv6_ports_are_held_on_ipv4(
                 raise OSError(errno.EADDRNOTAVAIL, "switched off")
             super().bind(address)
 
-    monkeypatch.setattr(ports_module.socket, "socket", NoIPv6)
+    monkeypatch.setattr(port_shelf.socket, "socket", NoIPv6)
     (port,) = shelf().take()
     monkeypatch.undo()
     assert not is_free(port)

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from running import Program, eventually, new_job
 
 import roost
-from roost.engine.reservation import bundle_requests as granting
+from roost.engine.reservation import bundle_requests
 
 pytestmark = pytest.mark.ray
 Jobs = list[Any]
@@ -157,7 +157,7 @@ def test_two_jobs_never_get_the_same_accelerator(jobs: Jobs) -> None:
             assert caught.value.codes == ("RE107",)
         assert visible(held) == ["0", "1"]
     assert not groups_of(second.job)
-    first.reservation.release()
+    first._backend.reservation.release()
     gone(first.job)
     with Reporter.create_group().launch(second, placement_strategy=strategy, name="yours") as again:
         assert visible(again) == ["0", "1"]
@@ -222,10 +222,10 @@ def test_a_foreign_placement_group_is_named(jobs: Jobs, foreign: list[Any]) -> N
     foreign.append(held)
     assert held.wait(30)
     with pytest.raises(roost.ReservationError) as caught:
-        cluster.reservation.ensure({2: {0, 1}})
+        cluster._backend.reservation.ensure({2: {0, 1}})
     assert "2 needed, 1 of 4 free; placement group 'somebody-else' holds 3" in str(caught.value)
-    cluster.reservation.ensure({2: {3}})
-    assert cluster.reservation.device_names(2, [3]) == ["3"]
+    cluster._backend.reservation.ensure({2: {3}})
+    assert cluster._backend.reservation.device_names(2, [3]) == ["3"]
 
 
 def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
@@ -243,13 +243,13 @@ def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
     foreign.append(server)
     ray.get(server.ready.remote(), timeout=60)
     with monkeypatch.context() as hurried:
-        hurried.setattr(granting, "PATIENCE", 1.0)
+        hurried.setattr(bundle_requests, "PATIENCE", 1.0)
         with pytest.raises(roost.ReservationError, match="outside any placement group") as caught:
-            cluster.reservation.ensure({2: {0, 1, 2}})
+            cluster._backend.reservation.ensure({2: {0, 1, 2}})
     assert "node 2" in str(caught.value)
     assert not groups_of(cluster.job)
-    cluster.reservation.ensure({2: {2, 3}})
-    assert cluster.reservation.device_names(2, [2, 3]) == ["2", "3"]
+    cluster._backend.reservation.ensure({2: {2, 3}})
+    assert cluster._backend.reservation.device_names(2, [2, 3]) == ["2", "3"]
 
 
 def test_other_accelerators_than_planned_are_told_of(
@@ -261,8 +261,8 @@ def test_other_accelerators_than_planned_are_told_of(
     )
     foreign.append(held)
     assert held.wait(30)
-    cluster.reservation.ensure({2: {0}})
-    assert cluster.reservation.device_names(2, [0]) == ["1"]
+    cluster._backend.reservation.ensure({2: {0}})
+    assert cluster._backend.reservation.device_names(2, [0]) == ["1"]
     assert "RW202" in caplog.text
     assert "node 2: 1 instead of 0" in caplog.text
 
@@ -275,16 +275,16 @@ def test_an_impossible_reservation_is_refused_at_once(jobs: Jobs) -> None:
     cluster = jobs[0]
     began = time.monotonic()
     with pytest.raises(roost.ReservationError, match="6 needed, 4 of 4 free"):
-        cluster.reservation.ensure({0: {0, 1}, 1: set(range(6))})
+        cluster._backend.reservation.ensure({0: {0, 1}, 1: set(range(6))})
     assert time.monotonic() - began < 1
     assert not groups_of(cluster.job)
 
 
 def test_every_lacking_node_is_reported_together(jobs: Jobs) -> None:
     first, second, _ = jobs
-    first.reservation.ensure({0: {0}, 1: {1, 3}})
+    first._backend.reservation.ensure({0: {0}, 1: {1, 3}})
     with pytest.raises(roost.ReservationError) as caught:
-        second.reservation.ensure({0: {0, 1}, 1: {3}, 2: {0}})
+        second._backend.reservation.ensure({0: {0, 1}, 1: {3}, 2: {0}})
     assert caught.value.codes == ("RE107", "RE107")
     assert f"job '{first.job}' holds accelerator 0" in str(caught.value)
     assert f"job '{first.job}' holds accelerator 3" in str(caught.value)
@@ -298,8 +298,13 @@ def test_given_back_when_an_exception_ends_the_job(jobs: Jobs) -> None:
     job = new_job()
 
     def fails() -> None:
+<<<<<<< HEAD
         with roost.Cluster(num_nodes=1, job=job) as cluster:
             cluster.reservation.ensure({0: {0, 1, 2, 3}})
+=======
+        with roost.Cluster(num_nodes=3, job=job) as cluster:
+            cluster._backend.reservation.ensure({0: {0, 1, 2, 3}})
+>>>>>>> main
             assert groups_of(job)
             FailsToStart.create_group(0, partial(OSError, "no")).launch(
                 cluster, placement_strategy=roost.FlexiblePlacementStrategy([[0]]), name="failing"

@@ -102,14 +102,14 @@ def test_without_isolation_all_accelerators_of_the_node_are_seen(cluster: roost.
 
 
 def test_processes_on_bare_nodes_see_everything_and_reserve_nothing(cluster: Any) -> None:
-    before = set(cluster.reservation.held)
+    before = set(cluster._backend.reservation.held)
     with Reporter.create_group().launch(
         cluster, placement_strategy=roost.NodePlacementStrategy([0, 2, 2]), name="bare"
     ) as group:
         seen = group.environment("CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK").wait(timeout=60)
         assert [rank["CLUSTER_NODE_RANK"] for rank in seen] == ["0", "2", "2"]
         assert {rank["CUDA_VISIBLE_DEVICES"] for rank in seen} == {"0,1,2,3"}
-    assert set(cluster.reservation.held) == before
+    assert set(cluster._backend.reservation.held) == before
 
 
 def test_two_processes_share_one_accelerator(cluster: roost.Cluster) -> None:

@@ -32,6 +32,17 @@ def test_a_shape() -> None:
     assert str(Inventory.parse("1x1")) == "1 node, 1 accelerator"
 
 
+@pytest.mark.parametrize("text", ["1x0:robot", "2x8:A800, 1x0:robot"])
+def test_a_model_of_no_accelerators(text: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        Inventory.parse(text)
+    (finding,) = caught.value.findings
+    assert finding.code == "RI101"
+    assert finding.what == "'1x0:robot' names a model, but a node without accelerators has none"
+    assert "write 1x0" in finding.remedy
+    assert "a node group with `hardware`" in finding.remedy
+
+
 def test_a_mixed_shape() -> None:
     inventory = Inventory.parse("2x8:A800,1x4:4090,2x0")
     assert counts(inventory) == [(8, "A800"), (8, "A800"), (4, "4090"), (0, ""), (0, "")]

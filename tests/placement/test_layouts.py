@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from argparse import Namespace
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,8 @@ from omegaconf import OmegaConf
 import roost
 from roost import EngineGroup, Inventory, Layout, LayoutMode, Server
 from roost.config.document import parse
+from roost.config.job import read_job
+from roost.config.schema import ClusterConfig
 from roost.errors import render
 from roost.placement.layouts import EngineSlice
 
@@ -95,7 +97,15 @@ def test_the_first_mode_that_applies(
 
 
 def test_there_are_six_modes() -> None:
-    assert len(LayoutMode) == 6
+    assert {mode: (mode.value, mode.trains, mode.serves, mode.is_external) for mode in LayoutMode} == {
+        TRAIN: ("debug_train_only", True, False, False),
+        EXTERNAL_DEBUG: ("rollout_external and debug_rollout_only", True, False, True),
+        EXTERNAL: ("rollout_external", True, False, True),
+        ROLLOUT: ("debug_rollout_only", False, True, False),
+        COLOCATE: ("colocate", True, True, False),
+        APART: ("disaggregated", True, True, False),
+    }
+    assert [pickle.loads(pickle.dumps(mode)) for mode in LayoutMode] == list(LayoutMode)
 
 
 @pytest.mark.parametrize(
@@ -451,6 +461,7 @@ def test_everything_wrong_with_flags_at_once() -> None:
     [
         ({"servers": (Server(groups=(group(4),)),)}, ("RC104",)),  # 4 of 8
         ({"servers": (Server(groups=()),)}, ("RC103",)),
+        ({"servers": (Server(groups=(group(-1),)),)}, ("RC104",)),  # which is not an empty server too
         ({"servers": (Server(groups=(group(8, "prefil"),)),)}, ("RC104",)),
         ({"servers": (Server(name="a b", groups=(group(8),)),)}, ("RC105",)),
         ({"servers": (Server(name="x" * 60, groups=(group(8),)),)}, ("RC105",)),
@@ -487,6 +498,33 @@ def test_layouts_that_are_refused(more: dict[str, Any], codes: tuple[str, ...]) 
         Layout(**{"rollout_num_gpus": 8, **more})
     assert caught.value.codes == codes
     assert all(finding.remedy for finding in caught.value.findings)
+
+
+def test_the_schema_of_a_job_describes_its_layout() -> None:
+    known = ClusterConfig.model_json_schema()["$defs"]
+    section = known["LayoutSection"]["properties"]
+    assert {one.name for one in fields(Layout)} - {"shares"} == set(section)
+    assert section["accelerators"]["description"] == "ranks of the pool, such as 4-15; omitted: all"
+    assert section["rollout_num_gpus_per_engine"]["default"] == 1
+    assert known["Server"]["required"] == ["groups"]
+    assert known["EngineGroup"]["properties"]["kind"]["enum"] == [
+        "regular",
+        "prefill",
+        "decode",
+        "placeholder",
+    ]
+
+
+def test_a_group_of_a_layout_is_pointed_at_in_its_list() -> None:
+    text = """\
+cluster:
+  node_groups: [{label: a, node_ranks: 0}]
+  layout: {colocate: true, node_group: [a, b]}
+"""
+    (finding,) = read_job(parse(text))[1]
+    assert (finding.what, finding.path[-1]) == ("layout: unknown node group 'b'", 1)
+    assert finding.where is not None
+    assert (finding.where.line, finding.where.column) == (3, 44)
 
 
 def test_an_unknown_share() -> None:

@@ -141,6 +141,89 @@ def test_more_processes_than_cpus() -> None:
     assert plan.findings[0].why == "node 0: 8 processes, 6 CPUs"
 
 
+def seams(plan: roost.Plan) -> list[roost.Finding]:
+    return [finding for finding in plan.findings if finding.code == "RW108"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "what", "remedy"),
+    [
+        (
+            {"actor": "0-8", "rollout": "8-15"},
+            "actor (0-8) and rollout (8-15) share accelerator 8 and nothing else",
+            "0-7 and 8-15, or 0-8 and 9-15, would be apart",
+        ),
+        (
+            {"rollout": "8-15", "env,actor": "0-4:0-4,5-9:5-9"},
+            "env, actor (0-9) and rollout (8-15) share accelerators 8-9 and nothing else",
+            "0-7 and 8-15, or 0-9 and 10-15, would be apart",
+        ),
+        (
+            {"actor": {"node_group": "cluster", "placement": "0-3"}, "rollout": "3-15:0-12"},
+            "actor (0-3) and rollout (3-15) share accelerator 3 and nothing else",
+            "0-2 and 3-15, or 0-3 and 4-15, would be apart",
+        ),
+    ],
+)
+def test_ranges_that_meet_in_one_accelerator(rules: Any, what: str, remedy: str) -> None:
+    found = seams(planned(rules))
+    assert [(finding.what, finding.remedy) for finding in found] == [(what, remedy)]
+    assert found[0].path == ("cluster", "component_placement", "rollout")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"actor": "0-7", "rollout": "8-15"},
+        {"actor": "0-8", "rollout": "0-8"},
+        {"actor": "0-15", "rollout": "8-15"},
+        {"actor": "0-15", "rollout": "15"},
+        {"actor": "0-8", "rollout": "8"},  # one inside the other
+        {"actor": "all", "rollout": "8-15"},
+        {"actor": "0-10", "rollout": "8-15"},  # three of six
+        {"actor": "0-2", "rollout": "2-4"},  # a third of each
+        {"actor": "0-8", "rollout": "8-11,14-15"},
+        {
+            "actor": {"node_group": "node", "placement": "0-1:0-7"},
+            "rollout": {"node_group": "node", "placement": "1"},
+        },
+    ],
+)
+def test_sharing_on_purpose(rules: Any) -> None:
+    assert seams(planned(rules)) == []
+
+
+def test_nodes_and_layouts_have_no_seams() -> None:
+    nodes = {
+        "a": {"node_group": "node", "placement": "0-4"},
+        "b": {"node_group": "node", "placement": "4-8"},
+    }
+    assert seams(planned(nodes, "9x1")) == []
+    rules = {
+        "cluster": {"layout": {"actor_num_nodes": 1, "actor_num_gpus_per_node": 8, "rollout_num_gpus": 8}}
+    }
+    rules["cluster"]["component_placement"] = {"env": "7-10:0-3"}
+    assert seams(roost.plan(rules, "2x8")) == []
+
+
+def test_a_robot_shared_at_a_seam() -> None:
+    arms = {"type": "Arm", "configs": [{"node_rank": 0} for _ in range(9)]}
+    groups = [{"label": "arms", "node_ranks": 0, "hardware": arms}]
+    rules = {
+        "a": {"node_group": "arms", "placement": "0-4"},
+        "b": {"node_group": "arms", "placement": "4-8"},
+        "c": "4-7",  # accelerators, not arms
+    }
+    plan = planned(rules, "1x8", node_groups=groups)
+    assert [finding.what for finding in seams(plan)] == ["a (0-4) and b (4-8) share Arm 4 and nothing else"]
+
+
+def test_many_seams_are_told_in_part() -> None:
+    rules = {f"low{number}": f"{number}-100" for number in range(50)}
+    rules |= {f"high{number}": f"100-{number + 150}" for number in range(50)}
+    assert len(seams(planned(rules, "1x200"))) == 20
+
+
 def test_nodes_left_over() -> None:
     plan = planned("all", "3x8", num_nodes=1)
     assert advice(plan) == {"RW105": "the job uses 1 of the cluster's 3 nodes"}

@@ -17,8 +17,7 @@ import pytest
 from process_tree import PROGRAMS, Engine, eventually, keepers_of, started, those_with
 
 import roost
-from roost.engine.processes import confinement as children
-from roost.engine.processes import keeper
+from roost.engine.processes import confinement, keeper
 
 WITHIN = 3.0  # seconds after the engine's end
 KINDS = (
@@ -214,7 +213,7 @@ def test_without_a_keeper_there_is_no_engine(
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     with pytest.raises(roost.LaunchError) as caught:
-        children.confine()
+        confinement.confine()
     [finding] = caught.value.findings
     assert finding.code == "RE120"
     assert (
@@ -231,19 +230,19 @@ def test_a_keeper_that_is_never_ready(monkeypatch: pytest.MonkeyPatch, tmp_path:
     slow.write_text("#!/bin/sh\nexec sleep 100\n")
     slow.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(slow))
-    monkeypatch.setattr(children, "START_WITHIN", 0.1)
+    monkeypatch.setattr(confinement, "START_WITHIN", 0.1)
     with pytest.raises(roost.LaunchError, match=r"it was not ready in 0\.1 s"):
-        children.confine()
+        confinement.confine()
     assert not [child for child in psutil.Process().children() if child.name() in ("slow", "sleep")]
 
 
 def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv(keeper.VARIABLE, "")
-    monkeypatch.setattr(children, "_confined", 0)
-    monkeypatch.setattr(children, "_proc_is_ours", lambda: False)
+    monkeypatch.setattr(confinement, "_confined", 0)
+    monkeypatch.setattr(confinement, "_proc_is_ours", lambda: False)
     with caplog.at_level(logging.WARNING, "roost"):
-        children.confine()
-        children.confine()
+        confinement.confine()
+        confinement.confine()
     assert caplog.messages == [
         f"children of process {os.getpid()} may outlive it: there is no /proc here to find them in"
     ]
@@ -253,11 +252,11 @@ def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 def test_where_there_is_no_prctl() -> None:
     program = """
 import logging
-from roost.engine.processes import confinement as children
+from roost.engine.processes import confinement
 logging.basicConfig(format="%(message)s")
-children.ctypes.CDLL = lambda *_: object()
-children.confine()
-children.confine()
+confinement.ctypes.CDLL = lambda *_: object()
+confinement.confine()
+confinement.confine()
 """
     with started(sys.executable, "-c", program, stderr=-1, text=True) as engine:
         said = engine.communicate(timeout=60)[1]

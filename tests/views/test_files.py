@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import date
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from test_plan_pictures import EXAMPLES, PICTURES, job, motley, plan_of_picture
 
 import roost
 from roost.placement.placement import Device
+from roost.planning.preflight import Holder
 from roost.views.page import render_page
 from roost.views.svg import MAX_BANDS, render_svg
 
@@ -83,6 +86,57 @@ def test_every_accelerator_is_in_the_picture(name: str) -> None:
                 assert names == ([use.component for use in uses] or ["idle"])
     there = {(node.rank, index) for node in plan.inventory.nodes for index in range(node.accelerators.count)}
     assert shown == there
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_shape_has_a_plain_colour(name: str) -> None:
+    """Renderers such as librsvg know no CSS variables, and draw in black what has no other colour."""
+    held = [Holder(name="job 'other'", node=0, count=1)]
+    svg = render_svg(plan_of_picture(name), job="job.yaml", day=date(2026, 11, 17), held=held)
+    assert "var(" not in svg
+    colour = re.compile(r"none|#[0-9a-f]{6}|url\(#roost-held\)")
+    shapes = [one for one in ElementTree.fromstring(svg).iter() if one.tag in DRAWN]
+    assert len(shapes) > 5
+    for one in shapes:
+        assert colour.fullmatch(one.get("fill", "")), ElementTree.tostring(one)
+        assert one.get("fill") != "none" or colour.fullmatch(one.get("stroke", ""))
+    assert ElementTree.fromstring(svg).get("font-family")
+
+
+DRAWN = {
+    f"{SVG}{tag}" for tag in ("rect", "text", "path", "line", "circle", "polygon", "polyline", "ellipse")
+}
+
+
+@pytest.mark.parametrize(
+    ("named", "title"),
+    [
+        ({"job": "job.yaml", "day": date(2026, 11, 17)}, "job.yaml on 2 nodes x 8 (nvidia_gpu), 2026-11-17"),
+        ({"job": "a <b>.yaml"}, "a <b>.yaml on 2 nodes x 8 (nvidia_gpu)"),
+        ({"day": date(2026, 11, 17)}, "2 nodes x 8 (nvidia_gpu), 2026-11-17"),
+    ],
+)
+def test_job_cluster_and_date_are_the_heading(named: dict[str, Any], title: str) -> None:
+    plan = plan_of(job({"actor": "all"}), "2x8")
+    svg, page = render_svg(plan, **named), render_page(plan, **named)
+    assert titles(svg)[0] == title
+    assert next(text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")) == title
+    assert f"<title>{escape(title)}</title>" in page
+    assert f"<h1>{escape(title)}</h1>" in page
+    assert plan.short_digest in svg
+    assert plan.short_digest in page
+
+
+def test_a_heading_names_a_mixed_cluster_in_few_words() -> None:
+    plan = plan_of(job({"actor": "all"}), "2x8:A800,1x4:4090,3x0,1x2:B,1x3:C,2x8:A800")
+    assert titles(render_svg(plan, job="job.yaml"))[0] == (
+        "job.yaml on 4 nodes x 8 (A800), 1 node x 4 (4090), 3 nodes without accelerators, 2 more kinds of nodes"
+    )
+
+
+def test_a_long_heading_does_not_widen_the_picture() -> None:
+    svg = render_svg(plan_of(job({"actor": "all"}), "2x8"), job=f"{'long-' * 50}name.yaml")
+    assert float(re.findall(r'<svg[^>]* width="([\d.]+)"', svg)[0]) < 1_200
 
 
 @pytest.mark.parametrize("name", PLANS)

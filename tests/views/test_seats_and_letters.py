@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import roost
 from roost.inventory.resources import ACCELERATOR
 from roost.views.components import each_holds, places
-from roost.views.look import KEEP, Look, letters
 from roost.views.map import node_map
 from roost.views.seats import seats
+from roost.views.style import KEEP, Style, letters
 
 NAMES = st.lists(st.text("abzAZ019._-", min_size=1, max_size=6), unique=True, max_size=120)
 
@@ -77,7 +77,7 @@ def test_robots_are_named() -> None:
     }
     plan = plan_of({"env": {"node_group": "robot", "placement": "0:0-1"}}, "1x8", node_groups=[group])
     assert each_holds(plan.components["env"]) == "2 per Franka"
-    table, _ = node_map(plan, seats(plan), Look.of(plan.components), 100)
+    table, _ = node_map(plan, seats(plan), Style.of(plan.components), 100)
     beside = next(str(cell) for cell in table.columns[-1].cells)
     assert beside.replace(KEEP, " ") == "Franka 0: E0-1, Franka 1: ·"
 

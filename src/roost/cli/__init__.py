@@ -8,8 +8,8 @@ from typing import NoReturn
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The `roost` script: whatever happens inside ends in one of the documented exit codes."""
-    try:  # importing takes long enough to be interrupted
+    """The `roost` script. It always ends with one of the documented exit codes."""
+    try:  # Ctrl-C may come while modules are imported
         from roost.cli.ending import guarded
         from roost.cli.verbs import roost
     except KeyboardInterrupt:

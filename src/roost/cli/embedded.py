@@ -1,4 +1,4 @@
-"""`roost embedded`: a real Ray on this machine, until it is interrupted."""
+"""`roost embedded`: runs a real Ray on this machine until it is interrupted."""
 
 from __future__ import annotations
 

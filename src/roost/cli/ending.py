@@ -1,4 +1,4 @@
-"""How the command line speaks and how it ends: results on stdout, talk on stderr, one meaning an exit code."""
+"""Output and exit codes: results go to stdout, messages to stderr, and each exit code has one meaning."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from roost.errors import (
 )
 
 FINE, FOUND, USAGE, NO_FIT, UNREACHABLE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
-FORMAT_VERSION = 1  # of what --json prints, apart from a plan, which has its own
+FORMAT_VERSION = 1  # of the output of --json; a plan has a version of its own
+_UNKNOWN_TERMINAL = 80  # columns of a terminal that reports 0, as serial lines and some CI systems do
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
 
 def guarded(run: Callable[[], object]) -> int:
-    """Run a verb; it returns its exit code or raises."""
+    """Run a verb and return its exit code, whatever it raises."""
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a narrow encoding must not end a run
+            stream.reconfigure(errors="replace")  # a character the encoding lacks must not raise
     try:
         code = run()
         return code if isinstance(code, int) else FINE
@@ -81,7 +82,7 @@ def _place(error: Exception) -> str:
 
 
 def code_for(findings: Sequence[Finding], on_a_cluster: bool = True) -> int:
-    """3 when the job is well formed and only this cluster cannot hold it."""
+    """The exit code for findings: NO_FIT if the job is well formed and only does not fit this cluster."""
     serious = [finding for finding in findings if finding.severity == "error"]
     if not serious:
         return FINE
@@ -89,7 +90,7 @@ def code_for(findings: Sequence[Finding], on_a_cluster: bool = True) -> int:
 
 
 def located(findings: Sequence[Finding], file: str) -> list[Finding]:
-    """What is missing stands nowhere in its file; say at least which file."""
+    """The findings, with the file named for a missing key: it has no position in the file."""
     top = Span(source=file, line=1, column=1, length=1, excerpt="")
     return [
         replace(finding, where=top) if finding.path and finding.where is None else finding
@@ -98,7 +99,7 @@ def located(findings: Sequence[Finding], file: str) -> list[Finding]:
 
 
 def _open_streams() -> None:
-    """Where the shell closed a stream, Python has None. A result needs a place to go to; talk does not."""
+    """Replace streams that the shell closed: writing a result then fails, and messages are dropped."""
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115, PTH123 - writing to it fails
     if sys.stderr is None:
@@ -106,7 +107,7 @@ def _open_streams() -> None:
 
 
 def emit(text: str, stream: TextIO | None = None) -> None:
-    """Write a result. A reader that has seen enough, as in `| head`, is not an error."""
+    """Write a result. A reader that stops early, as in `| head`, is not an error."""
     stream = stream or sys.stdout
     try:
         stream.write(text)
@@ -116,8 +117,8 @@ def emit(text: str, stream: TextIO | None = None) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """What is still buffered would raise again when Python exits."""
-    with suppress(OSError):  # of a stream that is no file
+    """Discard buffered output, which Python would otherwise try to write again at exit."""
+    with suppress(OSError):  # a stream in memory has no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -139,7 +140,7 @@ def tell_findings(findings: Sequence[Finding]) -> None:
 def _talk(text: str) -> None:
     try:
         emit(text, sys.stderr)
-    except OSError:  # there is nobody to tell it to
+    except OSError:  # stderr is closed or full: there is no other place for messages
         _silence(sys.stderr)
 
 
@@ -154,7 +155,7 @@ def width_of(stream: TextIO) -> int:
     if columns.isdecimal() and int(columns) > 0:
         return max(20, int(columns[:6]))
     try:
-        return max(20, os.get_terminal_size(stream.fileno()).columns)
+        return max(20, os.get_terminal_size(stream.fileno()).columns or _UNKNOWN_TERMINAL)
     except (OSError, ValueError):
         return DEFAULT_WIDTH
 

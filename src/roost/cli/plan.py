@@ -1,4 +1,4 @@
-"""`roost plan`: compute a plan and show it."""
+"""`roost plan`: computes a plan and shows it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 import re
 import sys
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from roost.cli.cluster_options import check_one, chosen_inventory, cluster_options, placement_class
 from roost.cli.ending import (
     FINE,
     FORMAT_VERSION,
@@ -24,11 +26,11 @@ from roost.cli.ending import (
     wants_colour,
     width_of,
 )
-from roost.cli.where import check_one, chosen_inventory, cluster_options, placement_class
 from roost.secret_names import hide_rest
 
 if TYPE_CHECKING:
     from roost.planning.plan import Plan
+    from roost.planning.preflight import Holder
 
 
 @click.command("plan")
@@ -61,16 +63,17 @@ def command(
     CONFIG is the job's YAML file. KEY=VALUE overrides a value of it: cluster.num_nodes=4.
     """
     from roost.errors import RoostError
+    from roost.planning.files import write_file
     from roost.planning.planner import plan
-    from roost.planning.private_files import write_private
 
     _check_overrides(overrides)
     check_files([config, inventory], [output, svg, html])
     check_one(on, inventory, live)
     saved: list[str] = []
+    held: tuple[Holder, ...] = ()
     try:
         if live:
-            planned = _planned_live(config, overrides, model_parallel)
+            planned, held = _planned_live(config, overrides, model_parallel)
         else:
             where = chosen_inventory(on, inventory)
             if where is None:
@@ -79,8 +82,13 @@ def command(
                     "or with --live."
                 )
             planned = plan(config, where, overrides=overrides, placement=placement_class(model_parallel))
-        for path, text in _files(planned, output, svg, html, show_all).items():
-            write_private(path, text)
+        if output is not None:
+            from roost.planning.plan_files import plan_text
+
+            write_file(output, plan_text(planned), private=True)
+            saved.append(output)
+        for path, text in _pictures(planned, svg, html, show_all, config, held).items():
+            write_file(path, text, private=False)
             saved.append(path)
     except RoostError as error:
         findings = located(error.findings, config)
@@ -93,47 +101,56 @@ def command(
     if as_json:
         emit_json(_in_full(planned))
     else:
-        _show(planned, show_all)
+        _show(planned, show_all, held)
     tell_findings(planned.findings)
     _tell_saved(saved)
     return code_for(planned.findings)
 
 
-def _planned_live(config: str, overrides: tuple[str, ...], model_parallel: bool) -> Plan:
-    """On the cluster as it is now, with what others hold of it among the findings."""
+def _planned_live(
+    config: str, overrides: tuple[str, ...], model_parallel: bool
+) -> tuple[Plan, tuple[Holder, ...]]:
+    """A plan for the running cluster, with findings about what others hold there, and these holders."""
     from roost.config.job import read_job
-    from roost.engine.reservation.cluster_snapshot import take_snapshot
     from roost.errors import error_for
+    from roost.planning.checks import idle
     from roost.planning.planner import plan
     from roost.planning.preflight import availability
 
     job, problems = read_job(config, overrides)
     if code_for(problems) != FINE:
-        raise error_for(problems)  # before Ray is asked anything
+        raise error_for(problems)  # before Ray is even imported
+    from roost.engine.reservation.cluster_snapshot import take_snapshot
+
     found = take_snapshot()
     placement = placement_class(model_parallel)
     planned = plan(config, found.inventory, overrides=overrides, placement=placement)
+    pure = idle(planned)  # computed without knowing the holders
+    others = [finding for finding in planned.findings if finding not in pure]
     held = availability(planned, job.layout, found.holders)
-    return replace(planned, findings=(*planned.findings, *held))
+    findings = (*others, *idle(planned, found.holders), *held)
+    return replace(planned, findings=findings), found.holders
 
 
-def _files(
-    planned: Plan, output: str | None, svg: str | None, html: str | None, show_all: bool
+def _pictures(
+    planned: Plan,
+    svg: str | None,
+    html: str | None,
+    show_all: bool,
+    config: str,
+    held: tuple[Holder, ...],
 ) -> dict[str, str]:
-    """What to write where."""
+    """The path and the text of each picture asked for."""
+    job, today = os.path.basename(config), date.today()  # noqa: PTH119
     files: dict[str, str] = {}
-    if output is not None:
-        from roost.planning.plan_files import plan_text
-
-        files[output] = plan_text(planned)
     if svg is not None:
         from roost.views.svg import render_svg
 
-        files[svg] = render_svg(planned, show_all=show_all)
+        files[svg] = render_svg(planned, show_all=show_all, job=job, day=today, held=held)
     if html is not None:
         from roost.views.page import render_page
 
-        files[html] = render_page(planned, show_all=show_all)
+        files[html] = render_page(planned, show_all=show_all, job=job, day=today, held=held)
     return files
 
 
@@ -142,7 +159,7 @@ def _tell_saved(paths: list[str]) -> None:
         tell(f"saved to {path}")
 
 
-def _show(planned: Plan, show_all: bool) -> None:
+def _show(planned: Plan, show_all: bool, held: tuple[Holder, ...]) -> None:
     from roost.views.terminal import render_plan
 
     emit(
@@ -152,6 +169,7 @@ def _show(planned: Plan, show_all: bool) -> None:
             colour=wants_colour(sys.stdout),
             ascii_only=is_ascii(sys.stdout),
             show_all=show_all,
+            held=held,
         )
     )
     if planned.findings and sys.stderr.isatty():
@@ -159,7 +177,7 @@ def _show(planned: Plan, show_all: bool) -> None:
 
 
 def _in_full(planned: Plan) -> dict[str, Any]:
-    """The plan as it is saved, every placement, and the least and most a component is charged on an accelerator."""
+    """The saved form of a plan, with every placement, and the least and most a component is charged somewhere."""
     from roost.views.seats import seats
 
     data, shares = planned.to_dict(), seats(planned).shares(planned.shares)
@@ -170,16 +188,23 @@ def _in_full(planned: Plan) -> dict[str, Any]:
 
 
 def check_files(read: list[str | None], written: list[str | None]) -> None:
-    """What is written must neither replace what is read nor each other."""
+    """Refuse to write over a file that is read, or to write two files to one place."""
     wanted = [path for path in written if path is not None]
     if not {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}.isdisjoint(wanted):
         raise click.UsageError("-o, --svg and --html write files. --json prints the plan to stdout.")
-    places = [os.path.realpath(path) for path in wanted]
+    places = [_place(path) for path in wanted]
     if len(set(places)) < len(places):
         raise click.UsageError("-o, --svg and --html write files of their own; give each another name.")
     for path in read:
-        if path is not None and os.path.realpath(path) in places:
+        if path is not None and _place(path) in places:
             raise click.UsageError(f"{path} is read, and would be replaced; write to another file.")
+
+
+def _place(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:  # the working directory was deleted: reading and writing say so
+        return path
 
 
 def _check_overrides(overrides: tuple[str, ...]) -> None:
@@ -193,7 +218,7 @@ def _check_overrides(overrides: tuple[str, ...]) -> None:
 
 
 def _likely_shape(config: str, overrides: tuple[str, ...]) -> str:
-    """The job's number of nodes, of 8 accelerators each. An unreadable job raises, which is what matters then."""
+    """A shape to suggest: the job's number of nodes, of 8 accelerators each. A job that is wrong raises here."""
     from roost.config.job import read_job
 
     job, _ = read_job(config, overrides)

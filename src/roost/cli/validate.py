@@ -1,4 +1,4 @@
-"""`roost validate`: everything that is wrong with job files, without a cluster."""
+"""`roost validate`: lists everything that is wrong with job files, without a cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roost.cli.cluster_options import chosen_inventory, cluster_options, placement_class
 from roost.cli.ending import (
     FINE,
     FORMAT_VERSION,
@@ -18,7 +19,6 @@ from roost.cli.ending import (
     located,
     tell_findings,
 )
-from roost.cli.where import chosen_inventory, cluster_options, placement_class
 from roost.errors import RoostError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(
     where = None
     try:
         where = chosen_inventory(on, inventory)
-    except RoostError as error:  # then the jobs are checked without it
+    except RoostError as error:  # the jobs can be checked without an inventory
         results.append((str(inventory), located(error.findings, str(inventory))))
     results += [(file, problems_of(file, where, model_parallel, overrides)) for file in files]
     codes = [code_for(findings, where is not None) for _, findings in results]

@@ -1,4 +1,4 @@
-"""The verbs of the command line. Each is imported when it is asked for, and nothing here imports Ray."""
+"""The verbs of the command line. A verb's module is imported when the verb is used; none imports Ray at the top."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ class Verbs(click.Group):
             return None
         command: click.Command = import_module(f"roost.cli.{name}").command
         return command
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args and not context.resilient_parsing:  # click before 8.2 would end with 0
+            click.echo(context.get_help(), err=True)
+            context.exit(2)
+        return super().parse_args(context, args)
 
     def resolve_command(
         self, context: click.Context, args: list[str]

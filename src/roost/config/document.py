@@ -1,6 +1,6 @@
-"""A configuration as plain data that knows where each value came from.
+"""A `Document`: a configuration as plain data, with the position of each key and value in its file.
 
-It comes from a file, a dict or an OmegaConf `DictConfig`, with `key=value` overrides on top.
+`load` makes one from a file, a dict or an OmegaConf `DictConfig`, with `key=value` overrides on top.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Document:
         return self.positions.values.get(path) or self.positions.keys.get(path)
 
     def key_span(self, path: Path) -> Span | None:
-        """The key at this path, or the nearest thing around it that was written."""
+        """The position of the key at this path, or of the nearest written section around it."""
         for stop in range(len(path), -1, -1):
             span = self.positions.keys.get(path[:stop]) or self.positions.values.get(path[:stop])
             if span is not None:
@@ -47,7 +47,7 @@ class Document:
         return None
 
     def text(self, path: Path, value: Any) -> str:
-        """A scalar as its author wrote it, where that is known."""
+        """A scalar as its author wrote it, if the file's text is known; else its value as text."""
         written = self.positions.texts.get(path)
         return str(value) if written is None else written
 
@@ -70,9 +70,9 @@ class Document:
         return Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where)
 
     def _stands_at(self, where: Span, path: Path) -> bool:
-        """Whether the value's text stands there as it is: not folded, escaped, or behind a reference."""
+        """Whether the span shows the value's own text: not folded, not escaped, not a reference to it."""
         if where is not self.positions.values.get(path):
-            return False  # of something around it
+            return False  # it is the span of the key, or of a section around the value
         value: Any = self.data
         for step in path:
             value = value[step]
@@ -81,7 +81,7 @@ class Document:
     def findings_in(
         self, path: Path, subject: str, problems: Iterable[tuple[Finding, int, int]]
     ) -> list[Finding]:
-        """Problems of the text at this path, each with where in the text it starts and how long it is."""
+        """Findings for the text at this path. Each problem comes with its start and length in the text."""
         return [
             self.finding(
                 problem.code,
@@ -100,7 +100,7 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     overrides = [overrides] if isinstance(overrides, str) else overrides
     whole: dict[str, Any] | None = None
     at: Path = ()
-    if type(source).__module__.startswith("omegaconf"):  # before Mapping, which a DictConfig is too
+    if type(source).__module__.startswith("omegaconf"):  # asked before Mapping: a DictConfig is a Mapping too
         data, whole, at = unresolved(source)
         document = Document(plain_mapping(data))
     elif isinstance(source, Document):
@@ -129,7 +129,7 @@ def read_file(
 
 
 def read_text(path: FilePath, max_bytes: int) -> str:
-    """The text of a regular file of bounded size: a pipe would block, a device may never end."""
+    """The text of a regular file of at most `max_bytes`: a pipe would block, a device may never end."""
     try:
         if not path.is_file() and path.exists():
             raise IsADirectoryError(0, "it is not a regular file")
@@ -159,7 +159,7 @@ def read_text(path: FilePath, max_bytes: int) -> str:
 def parse(
     text: str, name: str = "<text>", max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> Document:
-    """YAML as a document. `wanted` says of a text that is no mapping what it should be, and how to start."""
+    """The document of a YAML text. If it is no mapping, the error says what `wanted` holds: what, remedy."""
     data, positions, findings = read_yaml(text.removeprefix("\ufeff"), name, max_values)
     if findings:
         raise error_for(findings)

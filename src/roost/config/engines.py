@@ -1,26 +1,32 @@
-"""Rollout engines as a layout lists them: servers of groups, and what their components are called."""
+"""The rollout engines of a layout: servers, their groups of engines, and the names of their components."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
+
+from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text
 from roost.errors import Path
+
+KINDS = ("regular", "prefill", "decode", "placeholder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineGroup:
     """Engines of one kind; a `placeholder` holds accelerators and runs nothing."""
 
-    kind: str = "regular"
-    num_gpus: int
-    gpus_per_engine: int | None = None
+    kind: Annotated[Text, Field(json_schema_extra={"enum": list(KINDS)})] = "regular"
+    num_gpus: NonNegativeInt
+    gpus_per_engine: Annotated[Count | None, Field(description="omitted: rollout_num_gpus_per_engine")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    name: str = "default"
-    groups: tuple[EngineGroup, ...]
+    name: Text = "default"
+    groups: NonEmptyTuple[EngineGroup]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +38,7 @@ class EngineSlice:
     kind: str
     positions: range
     gpus_per_engine: int
-    path: Path = ()  # of the group inside the layout, where servers are listed
+    path: Path = ()  # of the group inside the layout; empty if the layout lists no servers
 
     @property
     def num_engines(self) -> int:
@@ -40,7 +46,11 @@ class EngineSlice:
 
 
 def component_names(server: Server, servers: Sequence[Server]) -> Iterator[str]:
-    """`rollout`, `rollout.<server>`, or `rollout.<server>.<kind>` with a number from the second on."""
+    """The names of a server's components, one for each group.
+
+    A name is `rollout`, `rollout.<server>`, `rollout.<kind>` or `rollout.<server>.<kind>`; a server's second
+    group of a kind adds `-1`, its third `-2`.
+    """
     lone = len(servers) == 1 and server.name == "default"
     if len(server.groups) == 1:
         plain = lone and server.groups[0].kind == "regular"

@@ -1,15 +1,18 @@
-"""The kinds of fields the schema is made of."""
+"""The field types of the schema."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))  # of unions; pydantic puts them in its paths
+# The tags of unions. Pydantic puts them into the paths of its errors.
+TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
+
+Entry = TypeVar("Entry")
 
 
 def _no_bool(value: Any) -> Any:
@@ -28,18 +31,28 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _not_empty(value: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    if not value:
+        raise PydanticCustomError("too_short", "at least one entry")
+    return value
+
+
 def _one_or_many(value: Any) -> str:
     return "many" if isinstance(value, list) else "one"
 
 
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)]
-CountOrNone = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)]  # as in none at all
+NonNegativeInt = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_000)]
 Rank = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-# Ray counts in ten-thousandths: what is smaller would be nothing.
+# Ray rounds shares to ten-thousandths: a smaller share would be 0.
 Share = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.0001, le=1, allow_inf_nan=False)]
 Text = Annotated[str, BeforeValidator(_text)]
 TextOrTexts = Annotated[
     Annotated[Text, Tag("one")] | Annotated[list[Text], Tag("many")], Discriminator(_one_or_many)
+]
+# Pydantic's own `min_length` does not count a tuple's wrong entries, and would call a tuple of them empty.
+NonEmptyTuple = Annotated[
+    tuple[Entry, ...], AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
 ]
 
 

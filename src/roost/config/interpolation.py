@@ -1,4 +1,4 @@
-"""`${...}` in a configuration. OmegaConf resolves it; how much it may expand is bounded here."""
+"""Resolves `${...}` in a configuration with OmegaConf, and bounds how much it may expand."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
 from roost.config.plain import SECTIONS
 from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError, Finding, Path, error_for, shown
 from roost.secret_names import hide_rest, is_secret
 
-MAX_TEXT = 1_000  # of one text with interpolations
-MAX_IN_TEXT = 20
-MAX_STEPS = 700  # references in the document, and references followed
-MAX_VALUES = 4_000  # given to OmegaConf
-MAX_RESULT = 20_000  # characters, or values of a mapping referred to
+MAX_TEXT = 1_000  # characters of a text with interpolations
+MAX_IN_TEXT = 20  # interpolations in one text
+MAX_STEPS = 700  # interpolations in the document; also how many OmegaConf may follow
+MAX_VALUES = 4_000  # values given to OmegaConf
+MAX_RESULT = 20_000  # characters of a resolved text, or values of a resolved mapping
 
 
 class _TooMuch(Exception):
@@ -56,7 +58,7 @@ def resolve(
             if _excessive(text):
                 raise _TooMuch(f"it holds more than {MAX_IN_TEXT} references or {MAX_TEXT:,} characters")
             answers.append((path, root.at(at + path)))
-        except Exception as error:  # whatever a resolver raises, it is the configuration that is wrong
+        except Exception as error:  # resolvers raise anything; the configuration is at fault
             if path[0] == "cluster":
                 findings.append(_problem(path, text, _reason(error), positions))
     if findings:
@@ -95,7 +97,7 @@ def _placed(data: dict[str, Any], around: Mapping[str, Any], at: Path) -> dict[s
 
 
 def _with(root: Any, path: Path, value: Any) -> Any:
-    """A copy of the containers on the way to `path`, which now holds `value`."""
+    """A copy of `root` with `value` at `path`. Only the containers on the way to it are copied."""
     if not path:
         return value
     copy: Any = root.copy()
@@ -106,13 +108,11 @@ def _with(root: Any, path: Path, value: Any) -> Any:
 class _Root:
     """A configuration inside OmegaConf, or as much of it as references may need.
 
-    OmegaConf takes long over every value it holds. Sections it refuses or that are too large are left
-    out; they are the user's own, and matter only if something refers to them.
+    OmegaConf is slow for every value it holds. This class leaves out sections that OmegaConf refuses or that
+    are too large: they belong to the user's code, and matter only if an interpolation refers to them.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        from omegaconf import OmegaConf
-
         self.config: Any = OmegaConf.create({})
         self.left, self.room = MAX_STEPS, MAX_VALUES
         self.without: dict[str, Exception] = {}
@@ -129,11 +129,11 @@ class _Root:
             self.config[key] = self._ready(value, key, 0)
         except _TooMuch:
             raise
-        except Exception:  # most likely one text that is no interpolation although it looks like one
+        except Exception:  # most likely a text that only looks like an interpolation
             self.config[key] = self._ready(value, key, 0, careful=True)
 
     def _ready(self, value: Any, key: Any, depth: int, careful: bool = False) -> Any:
-        """What OmegaConf accepts. References beyond the bounds become missing values."""
+        """The value in a form OmegaConf accepts. References beyond the bounds become missing values."""
         self.room -= 1
         if self.room < 0 or depth > 100:
             raise _TooMuch("the section is too large for interpolations")
@@ -152,9 +152,7 @@ class _Root:
         raise TypeError(type(value).__name__)
 
     def _watch(self, node: Any) -> None:
-        """Count the references followed: a few lines that refer to each other can mean gigabytes."""
-        from omegaconf import DictConfig, ListConfig
-
+        """Make OmegaConf count the references it follows: a few lines can expand to gigabytes."""
         if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
             return
         follow = node.resolve_parse_tree
@@ -182,12 +180,10 @@ class _Root:
         return self._plain(value, [MAX_RESULT], 0)
 
     def _plain(self, value: Any, left: list[int], depth: int) -> Any:
-        from omegaconf import DictConfig, ListConfig
-
         left[0] -= 1
         if left[0] < 0 or depth > 100:
             raise _TooMuch(f"it becomes more than {MAX_RESULT:,} values, or contains itself")
-        if isinstance(value, (DictConfig, dict)):  # a resolver may give either
+        if isinstance(value, (DictConfig, dict)):  # resolvers return either
             return {str(key): self._plain(value[key], left, depth + 1) for key in value}
         if isinstance(value, (ListConfig, list, tuple)):
             return [self._plain(value[index], left, depth + 1) for index in range(len(value))]
@@ -197,7 +193,7 @@ class _Root:
 
 
 def _references(data: Any) -> Iterator[str]:
-    """The texts with references, in no order, each container once: a program's own may hold itself."""
+    """The texts with references, in no order. Visits a container once: a program's dict may hold itself."""
     seen, waiting = set(), [data]
     while waiting:
         item = waiting.pop()
@@ -210,7 +206,7 @@ def _references(data: Any) -> Iterator[str]:
 
 
 def _large_without(value: Any) -> bool:
-    """Whether a value is large and holds no interpolation."""
+    """Whether a value is large and holds no interpolation, or is too large to look for one."""
     count, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
@@ -218,14 +214,12 @@ def _large_without(value: Any) -> bool:
         if isinstance(item, str) and "${" in item:
             return False
         waiting += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-        if count > MAX_RESULT:  # far too large, whatever else it holds
+        if count > MAX_RESULT:  # too large even if it holds an interpolation
             return True
     return count > 100
 
 
 def _parses(text: str) -> bool:
-    from omegaconf import OmegaConf
-
     try:
         OmegaConf.create({"text": text})
     except Exception:
@@ -234,9 +228,7 @@ def _parses(text: str) -> bool:
 
 
 def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path]:
-    """A `DictConfig`'s data as written, the configuration it is part of, and its path in it."""
-    from omegaconf import OmegaConf
-
+    """A `DictConfig`'s unresolved data, the configuration it is part of, and its path in that."""
     if not OmegaConf.is_dict(config):
         raise ConfigurationError(
             Finding(code="RC103", what=f"a job is a mapping of sections, not {type(config).__name__}")
@@ -261,7 +253,7 @@ def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path
 
 
 def _mapping(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):  # a missing value, or an interpolation as a whole
+    if not isinstance(data, dict):  # the whole configuration is a missing value or one interpolation
         raise ConfigurationError(
             Finding(code="RC103", what="the configuration has no sections", remedy="start with `cluster:`")
         )

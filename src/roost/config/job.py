@@ -1,4 +1,4 @@
-"""The part of a job roost reads, checked as far as it can be without knowing the cluster."""
+"""Reads a job: its `cluster` section, with every check that needs no cluster."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from roost.errors import Finding, Path, close_to, nearest, shown
 RESERVED_LABELS = ("cluster", "node")
 _CLUSTER_EXAMPLE = "write `cluster:` with `num_nodes` and `component_placement` under it"
 MAX_COMPONENTS = 1_000
-MAX_PLACEMENTS = 200_000  # characters, of all of them
+MAX_PLACEMENTS = 200_000  # characters of all placements together
 MAX_GROUPS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentRule:
-    """One component's placement as written: which groups, which ranks."""
+    """One component's placement: the labels of its node groups, and its ranks."""
 
     name: str
     labels: tuple[str, ...]  # empty: the whole cluster
     spec: RankSpec
-    path: Path  # of the placement text
+    path: Path  # of the placement text in the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +37,22 @@ class Job:
     document: Document
     num_nodes: int | None = None
     rules: Mapping[str, ComponentRule] = field(default_factory=dict)
-    groups: tuple[NodeGroupConfig | None, ...] = ()  # as listed; None where one cannot be read
+    groups: tuple[NodeGroupConfig | None, ...] = ()  # in the job's order; None for an unreadable group
     layout: Layout | None = None
-    shares: Mapping[str, float] = field(default_factory=dict)  # wishes, by component
+    shares: Mapping[str, float] = field(default_factory=dict)  # the shares the job asks for, by component
 
 
 def read_job(
     source: Any, overrides: Sequence[str] = (), there: Collection[str] = ()
 ) -> tuple[Job, list[Finding]]:
-    """A job and everything wrong with it. Unreadable input raises; the rest is collected.
+    """A job and all its problems. Input that cannot be read raises.
 
-    A job that declares no node groups may name those that are `there`, on its cluster.
+    A job that declares no node groups may name the groups of its cluster, whose labels are `there`.
     """
     if isinstance(source, Job):
         return source, []
     if isinstance(source, Layout):
-        if not overrides:  # sound, and its node groups are those of the inventory
+        if not overrides:  # a Layout is checked already; the inventory knows its node groups
             document = Document(source.as_job())
             findings = _unknown_shares(source.shares, source.roles, document)
             return Job(document=document, layout=source, shares=_wishes(source.shares, source)), findings
@@ -75,12 +75,12 @@ def read_job(
         finding = document.finding(code, what, (close or "cluster",), key=section is None, remedy=remedy)
         return Job(document=document), [finding]
     cluster, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
-    if cluster is None:  # look for more problems in what is left without the broken parts
+    if cluster is None:  # drop the broken parts, and look for more problems in the rest
         sound = _without(section, [finding.path for finding in findings if finding.severity == "error"])
         cluster, _ = validate(ClusterConfig, sound, document, ("cluster",), OLDER_KEYS)
     if cluster is None:
         return Job(document=document), findings
-    # Where that section itself is broken, or another key may be a misspelling of it, that was said already.
+    # An earlier finding explains a missing section if the section is broken or its name may be misspelt.
     said = any(found.path[1:2] == ("component_placement",) or found.code == "RC101" for found in findings)
     if not cluster.component_placement and section.get("layout") is None and not said:
         findings.append(
@@ -111,7 +111,7 @@ def read_job(
 
 
 def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
-    """The section less every component, node group or setting that has something wrong in it."""
+    """The section without the components, node groups and settings that have problems."""
     tops = {path[1] for path in broken if len(path) == 2}
     parts = {path[1:3] for path in broken if len(path) > 2}
     left: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
 
 
 def _in_place(groups: Sequence[NodeGroupConfig], findings: Sequence[Finding]) -> tuple[Any, ...]:
-    """The groups that can be read, each at the index it is written at."""
+    """The readable groups, each at its index in the job; None at the index of any other."""
     places = [found.path for found in findings if found.severity == "error"]
     broken = {path[2] for path in places if path[1:2] == ("node_groups",) and len(path) > 2}
     left = iter(groups)
@@ -174,7 +174,7 @@ def _rules(
             wrong = label_problems(key, value.node_group, known, document, (*path, "node_group"))
             findings += wrong
             if wrong and labels_known.issuperset(labels):
-                continue  # none at all, or one twice
+                continue  # the rule names no group, or one group twice
         for name in key.split(","):
             name = name.strip()
             if not NAME.fullmatch(name):
@@ -218,14 +218,14 @@ def _layout(
     document: Document,
     findings: list[Finding],
 ) -> Layout | None:
-    """The layout, if it is sound: what is wrong in it would only cause more to be said."""
+    """The layout if it has no problem: a broken one would only cause further findings."""
     if cluster.layout is None or _broken(findings, "layout"):
         return None
     layout = Layout.of(cluster.layout, cluster.shares or {})
     findings += layout_problems(layout, document, PLACE)
-    if cluster.layout.node_group is not None:
+    written = document.data["cluster"]["layout"].get("node_group")
+    if written is not None:
         known = () if _groups_lost(findings) else labels
-        written = cluster.layout.node_group
         findings += label_problems("layout", written, known, document, (*PLACE, "node_group"))
     if _broken(findings, "layout") or not labels.issuperset(layout.node_group):
         return None
@@ -247,7 +247,7 @@ def _layout(
 def _names_placed(
     cluster: ClusterConfig, layout: Layout | None, findings: Sequence[Finding]
 ) -> list[str] | None:
-    """Every component of the job, or None where some cannot be known."""
+    """The names of the job's components; None if a broken section hides some of them."""
     if _broken(findings, "component_placement") or (cluster.layout is not None and layout is None):
         return None
     names = [name.strip() for key in cluster.component_placement for name in key.split(",")]
@@ -269,7 +269,7 @@ def _unknown_shares(shares: Mapping[str, float], known: Collection[str], documen
 
 
 def _wishes(shares: Mapping[str, float], layout: Layout | None) -> dict[str, float]:
-    """A wish for `rollout` is one for each of a layout's groups of engines that has none of its own."""
+    """The shares by component: a share for `rollout` goes to each group of engines without its own."""
     wishes = dict(shares)
     parts = [part.component for part in layout.engine_groups()] if layout else []
     if "rollout" in wishes and parts:
@@ -284,7 +284,7 @@ def _labels(cluster: ClusterConfig, there: Collection[str]) -> set[str]:
 
 
 def _groups_lost(findings: Sequence[Finding]) -> bool:
-    """Whether labels may be missing because a node group cannot be read."""
+    """Whether labels are unknown because a node group cannot be read."""
     return any(
         found.severity == "error" and (found.path[1:2] == ("node_groups",) or _may_mean_groups(found.path))
         for found in findings

@@ -1,4 +1,4 @@
-"""JSON text as data. A key written twice is refused, as in YAML."""
+"""Reads JSON text, and refuses a key that is written twice, as the YAML reader does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from roost.errors import ConfigurationError, Finding, shown
 
 
 def read_json(text: str) -> Any:
-    """Raises ValueError for what is no JSON, and RecursionError for what is nested too deep."""
+    """Raises ValueError if the text is not JSON, and RecursionError if it nests too deep."""
     return json.loads(text, object_pairs_hook=_mapping)
 
 

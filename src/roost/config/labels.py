@@ -1,4 +1,4 @@
-"""Labels of node groups, as a rule or a layout names them."""
+"""The labels of node groups in a placement rule or a layout."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ from typing import Any
 from roost.config.document import Document
 from roost.errors import Finding, Path, nearest
 
+_NODES_IN_OTHER_WORDS = ("cpu", "cpus", "host", "hosts", "nodes", "bare")
+
 
 def split_labels(value: Any) -> tuple[str, ...]:
-    """Labels of `a`, `a,b` or `[a, b]`; numbers are labels too."""
+    """The labels in `a`, `a,b` or `[a, b]`; a number is a label too."""
     if value is None:
         return ()
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     return tuple(part.strip() for item in items for part in str(item).split(",") if part.strip())
 
 
+def known_groups(label: str, known: Collection[str]) -> str:
+    """What an unknown label may have meant."""
+    hint = (
+        "; `node` counts nodes without their accelerators" if label.lower() in _NODES_IN_OTHER_WORDS else ""
+    )
+    return nearest(label, known) + hint
+
+
 def label_problems(
     subject: str, written: Any, known: Collection[str], document: Document, path: Path
 ) -> list[Finding]:
-    """What is wrong with a `node_group` that is given; `known` is empty where nothing can be known."""
+    """Problems of a written `node_group`. An empty `known` means that any label may exist."""
     labels = split_labels(written)
     if not labels:
         return [
@@ -36,7 +46,7 @@ def label_problems(
             "RI103",
             f"{subject}: unknown node group {label!r}",
             (*path, *index),
-            remedy=nearest(label, known),
+            remedy=known_groups(label, known),
             part=None if index else (max(0, str(written).find(label)), len(label)),
         )
         for index, label in _each_label(written)
@@ -56,7 +66,7 @@ def label_problems(
 
 
 def _each_label(value: Any) -> list[tuple[Path, str]]:
-    """The labels, each with its index where they were written as a list."""
+    """The labels, each with its index if the job lists them."""
     if not isinstance(value, list):
         return [((), label) for label in split_labels(value)]
     return [((index,), label) for index, item in enumerate(value) for label in split_labels(item)]

@@ -1,23 +1,21 @@
-"""What can be wrong with a layout whatever the cluster."""
+"""Checks of a layout that need no cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import Any
 
 from roost.config.document import Document
+from roost.config.engines import KINDS, EngineSlice
 from roost.config.fields import NAME
-from roost.config.layout_schema import KINDS, LayoutConfig
+from roost.config.layout_section import LayoutSection
 from roost.config.ranks import MAX_RANK, RankSyntaxError, parse_ranks
 from roost.errors import Finding, Path, counted, nearest, shown
-
-if TYPE_CHECKING:
-    from roost.config.engines import EngineSlice
-    from roost.config.layout import Layout
 
 MAX_GROUPS = 1_000
 
 
-def layout_problems(layout: Layout, document: Document, path: Path) -> list[Finding]:
+def layout_problems(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
     groups = sum(len(server.groups) for server in layout.servers)
     if groups > MAX_GROUPS:
         remedy = f"at most {MAX_GROUPS:,} groups"
@@ -28,7 +26,7 @@ def layout_problems(layout: Layout, document: Document, path: Path) -> list[Find
     return findings
 
 
-def _servers(layout: Layout, document: Document, path: Path) -> list[Finding]:
+def _servers(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
     findings: list[Finding] = []
     names: dict[str, str] = {}
     for index, server in enumerate(layout.servers):
@@ -88,7 +86,7 @@ def _servers(layout: Layout, document: Document, path: Path) -> list[Finding]:
     return findings
 
 
-def _accelerators(layout: Layout, document: Document, path: Path) -> list[Finding]:
+def _accelerators(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
     here = (*path, "accelerators")
     text = layout.accelerators
     if text is None:
@@ -113,7 +111,7 @@ def _accelerators(layout: Layout, document: Document, path: Path) -> list[Findin
     return []
 
 
-def _sizes(layout: Layout, document: Document, path: Path) -> list[Finding]:
+def _sizes(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
     findings = []
     total = sum(group.num_gpus for server in layout.servers for group in server.groups)
     if layout.rollout_num_gpus is None:
@@ -151,7 +149,7 @@ def _sizes(layout: Layout, document: Document, path: Path) -> list[Finding]:
     return findings
 
 
-def _engines(layout: Layout, document: Document, path: Path) -> list[Finding]:
+def _engines(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
     return [
         document.finding(
             "RP103",
@@ -166,11 +164,12 @@ def _engines(layout: Layout, document: Document, path: Path) -> list[Finding]:
 
 
 def count_key(part: EngineSlice) -> Path:
-    """Where the layout says how many accelerators the group has."""
+    """The key in the layout that sets how many accelerators the group has."""
     return (*part.path, "num_gpus") if part.path else ("rollout_num_gpus",)
 
 
 def width_key(part: EngineSlice) -> Path:
+    """The key in the layout that sets how many accelerators an engine of the group has."""
     return (*part.path, "gpus_per_engine") if part.path else ("rollout_num_gpus_per_engine",)
 
 
@@ -180,12 +179,13 @@ def _multiples(count: int, width: int) -> str:
 
 
 def critic_problems(flags: Any) -> list[Finding]:
-    """A critic's own sizes, which some programs have flags for."""
+    """Problems of the flags that some programs have for the size of a critic."""
     findings = []
+    defaults = {one.name: one.default for one in fields(LayoutSection)}
     for name in ("num_nodes", "num_gpus_per_node"):
         wanted = flags.get(f"critic_{name}")
         actor = flags.get(f"actor_{name}")
-        actor = LayoutConfig.model_fields[f"actor_{name}"].default if actor is None else actor
+        actor = defaults[f"actor_{name}"] if actor is None else actor
         if wanted is not None and not (isinstance(wanted, (int, float, str)) and wanted == actor):
             findings.append(
                 Finding(

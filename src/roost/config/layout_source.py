@@ -1,4 +1,4 @@
-"""A layout from whatever describes one: flags, a job, a section of a job."""
+"""Makes a layout from flags, a job, or the `cluster` section of a job."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from roost.errors import ConfigurationError, Finding, error_for
 
 
 def layout_of(source: Any) -> Layout:
-    """Everything that is wrong with it is raised together."""
+    """The layout of a source. One error reports all problems of the source."""
     if isinstance(source, Layout):
         return source
     if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
-        source = {
-            "cluster": resolved(source, "the `cluster` section", ("cluster",))
-        }  # `cfg.cluster`, as `Cluster` takes it too
+        # `cfg.cluster`, which `Cluster` takes too
+        source = {"cluster": resolved(source, "the `cluster` section", ("cluster",))}
     is_job = isinstance(source, (str, os.PathLike)) or (isinstance(source, Mapping) and "cluster" in source)
     if source is None or isinstance(source, (int, float, bytes, list, tuple, set)):
         raise ConfigurationError(

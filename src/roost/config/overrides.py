@@ -1,4 +1,4 @@
-"""`key=value` overrides on a configuration, in Hydra's spelling."""
+"""Applies `key=value` overrides, in Hydra's spelling, to a configuration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
 
 _LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
+_COMPONENTS = ("cluster", "component_placement")
 _SPELLING = "write overrides as section.key=value"
 
 
 def overridden(
     data: dict[str, Any], positions: Positions, overrides: Sequence[str]
 ) -> tuple[dict[str, Any], Positions]:
-    """`a.b=value` sets, `+a.b=value` and `++a.b=value` also where nothing was, `~a.b` deletes."""
+    """`a.b=value` sets a key, `+a.b=value` and `++a.b=value` set or add one, `~a.b` deletes one."""
     positions = Positions(dict(positions.keys), dict(positions.values), dict(positions.texts))
     findings: list[Finding] = []
     for override in overrides:
@@ -37,9 +38,11 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
         raise ConfigurationError(Finding(code="RC007", what=what, remedy=_SPELLING))
     line = Span(source="<override>", line=1, column=1, length=max(1, len(override)), excerpt=override)
 
-    def fail(what: str, remedy: str = _SPELLING, part: tuple[int, int] | None = None) -> ConfigurationError:
+    def fail(
+        what: str, remedy: str = _SPELLING, part: tuple[int, int] | None = None, why: str = ""
+    ) -> ConfigurationError:
         where = line if part is None else line.part(*part)
-        return ConfigurationError(Finding(code="RC007", what=what, remedy=remedy, where=where))
+        return ConfigurationError(Finding(code="RC007", what=what, why=why, remedy=remedy, where=where))
 
     mark = re.match(r"(\+\+|\+|~)?", override)[0]  # type: ignore[index]
     target, equals, text = override[len(mark) :].partition("=")
@@ -53,6 +56,9 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     steps = _as_written(list(map(str, steps)), data)
     if steps[0] not in data and steps[0] not in SECTIONS and not mark:
         raise fail(f"there is no section {shown(steps[0])}", _typo(str(steps[0]), data, override), place)
+    if not mark and (problem := _no_such_component(steps, data)):
+        what, why, remedy = problem
+        raise fail(what, remedy, place, why)
     root = here = dict(data)  # containers on the way are copied, never changed
     for depth, step in enumerate(steps):
         around = dotted(tuple(steps[:depth]))
@@ -102,7 +108,7 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
 
 
 def _as_written(steps: list[str], here: Any) -> list[str | int]:
-    """The steps, joined where there is a key with dots in it, such as a component `my.env`."""
+    """The steps of the path, joined where a key contains dots, such as a component `my.env`."""
     found: list[str | int] = []
     while steps:
         keys = here if isinstance(here, dict) else {}
@@ -115,12 +121,41 @@ def _as_written(steps: list[str], here: Any) -> list[str | int]:
     return found
 
 
+def _no_such_component(steps: Sequence[str | int], data: dict[str, Any]) -> tuple[str, str, str] | None:
+    """What to say of an override that would add a component without a word: what, why, remedy."""
+    here: Any = data
+    for step in _COMPONENTS:
+        here = (here.get(step) or {}) if isinstance(here, dict) else here
+    if tuple(steps[:2]) != _COMPONENTS or len(steps) < 3 or not isinstance(here, dict):
+        return None
+    keys, section = list(map(str, here)), dotted(_COMPONENTS)
+    if steps[2] in keys:
+        return None
+    inside = len(steps) > 3 and steps[-1] in ("placement", "node_group")
+    name = ".".join(map(str, steps[2:-1] if inside else steps[2:]))
+    for key in keys:
+        together = next((one for one in _names_in(name) if one in _names_in(key)), None)
+        if together is not None:
+            return (
+                f"there is no key {shown(name)} under component_placement",
+                f"{shown(together)} is placed by the key {shown(key)}",
+                f"write {section}.{key}=..., or delete that key with ~{section}.{key} and add others with +",
+            )
+    known = [one for key in keys for one in _names_in(key)]
+    what = f"there is no component {shown(name)} under component_placement"
+    return what, "", f"{nearest(name, known)}; to add one write +{section}.{name[:40]}=..."
+
+
+def _names_in(key: str) -> list[str]:
+    return [name.strip() for name in key.split(",")]
+
+
 def _typo(step: str, data: dict[str, Any], override: str) -> str:
     return f"{nearest(step, {*map(str, data), 'cluster'})}; to add a section write +{override.partition('=')[0][:40]}=..."
 
 
 def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
-    """The value in YAML, and where its parts stand in the override. No text is no value, unlike `null`."""
+    """The YAML value, with the positions of its parts in the override. No text is "", unlike `null`."""
     if not text.strip():
         return "", Positions()
     shift = len(override) - len(text)
@@ -162,7 +197,7 @@ def _forget(positions: Positions, path: Path, value: Any) -> None:
 
 
 def _close_gap(positions: Positions, path: Path, items: list[Any]) -> None:
-    """The entries after a deleted one move up, and so does where they were written."""
+    """Moves the positions of the entries after a deleted one up by one."""
     level, gone = len(path) - 1, int(path[-1])
     for index in range(gone + 1, len(items)):
         for where in _paths((*path[:-1], index), items[index]):

@@ -1,9 +1,11 @@
-"""Objects a program hands in, as plain data: dicts, lists and scalars, of bounded size."""
+"""Turns the objects of a program into plain data of bounded size: dicts, lists and scalars."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from roost.config.yaml_text import MAX_DEPTH, MAX_VALUES
 from roost.errors import ConfigurationError, Finding, Path, dotted
@@ -19,7 +21,7 @@ def plain_mapping(
     checked: Collection[str] = ("cluster",),
     max_values: int = 5 * MAX_VALUES,
 ) -> dict[str, Any]:
-    """A copy of these sections as plain data; what else there is may hold anything, of any size.
+    """A copy of the source with these sections as plain data. Other sections may hold anything, of any size.
 
     In the `checked` sections a value that no file could hold is an error.
     """
@@ -55,14 +57,15 @@ def plain_mapping(
 
 
 def resolved(config: Any, subject: str, path: Path = ()) -> Any:
-    """A part of an OmegaConf config refers to the rest of it, which only OmegaConf knows; others stay."""
+    """An OmegaConf config as a dict; any other object unchanged.
+
+    OmegaConf must resolve it: a part of a config may refer to the rest, which only OmegaConf knows.
+    """
     if not type(config).__module__.startswith("omegaconf"):
         return config
-    from omegaconf import OmegaConf
-
     try:
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except Exception as error:  # whatever a resolver raises, it is the configuration that is wrong
+    except Exception as error:  # resolvers raise anything; the configuration is at fault
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigurationError(
             Finding(
@@ -88,7 +91,7 @@ def _scalar(value: Any, path: Path) -> Any:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if hasattr(value, "__index__"):  # whatever counts as a whole number, such as numpy's
+    if hasattr(value, "__index__"):  # any whole number, such as one of numpy
         number = int(value.__index__())
         if abs(number) < _LARGEST:
             return number

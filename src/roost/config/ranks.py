@@ -5,8 +5,8 @@
     resources := "all" | a | a-b
     processes := a | a-b
 
-A parsed spec is a value that prints back to its canonical text. Ranges stay ranges: nothing here is
-proportional to how many ranks a range holds.
+A parsed spec is a value that prints its canonical text. Ranges stay ranges: no cost here depends on how many
+ranks a range holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from roost.errors import Finding, shown
 
 MAX_RANK = 99_999_999
 MAX_TEXT = 20_000
-_MOST_PROBLEMS = 20  # of one text; more help nobody
+_MOST_PROBLEMS = 20  # reported for one text; more would not help
 _SPACE = " \t\n\r\f\v"
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", re.ASCII)
 _LOOKS_RIGHT = re.compile(r"[0-9][0-9 ]*(?:[-:,][0-9 ]+)*", re.ASCII)
@@ -50,11 +50,11 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Some resources, and the processes that sit on them. `resources` None stands for `all`."""
+    """Resource ranks, and the process ranks placed on them. `resources` None means `all`."""
 
     resources: Ranks | None
     processes: Ranks | None
-    start: int = 0  # where it stands in the text
+    start: int = 0  # its offset in the text
     length: int = 1
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class RankSpec:
 
 
 class RankSyntaxError(Exception):
-    """Problems of one text: (finding without a place, start, length) each."""
+    """The problems of one text, each as (finding without a position, start, length)."""
 
     def __init__(self, *problems: tuple[Finding, int, int]) -> None:
         super().__init__(*problems)
@@ -96,7 +96,7 @@ class _Problems:
 
 
 def parse_ranks(text: str) -> RankSpec:
-    """Parse a placement; every syntactic problem in it is reported at once."""
+    """Parse a placement. `RankSyntaxError` reports all its problems at once."""
     problems = _Problems()
     if not text.strip():
         problems.add("RL101", 0, max(1, len(text)), "the placement is empty", remedy=_GRAMMAR)
@@ -193,9 +193,9 @@ def _advice(text: str, role: str) -> str:
 
 
 def _plain(character: str) -> str:
-    """What was meant by a character that other keyboards and text processors write."""
+    """The ASCII character that an author meant whose keyboard or word processor wrote another."""
     kind = unicodedata.category(character)
-    if kind == "Cf":  # it cannot be seen
+    if kind == "Cf":  # an invisible character
         return ""
     if kind == "Pd" or character in "~\N{MINUS SIGN}\N{FULLWIDTH TILDE}":
         return "-"
@@ -207,7 +207,7 @@ def _plain(character: str) -> str:
 
 
 def _check_order(segments: list[Segment], problems: _Problems) -> None:
-    """Resources ascend; processes run 0..N-1."""
+    """Check that resource ranks ascend and that process ranks run from 0 to N-1."""
     previous: Ranks | None = None
     following, mended = 0, ""
     for segment in segments:
@@ -241,13 +241,42 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 segment.length,
                 f"{'process' if count == 1 else 'processes'} {processes} where {following} must come next",
                 why=f"process ranks run from 0 to N-1 without a gap{before}",
-                remedy=f"write {mended}" if mended else f"start at {following} here",
+                remedy=_instead(segments, mended) or f"start at {following} here",
             )
         following = processes.last + 1 if processes else following + len(segment.resources or ())
 
 
+def _instead(segments: list[Segment], mended: str) -> str:
+    """How to write processes that do not follow: as ranks, and as how many there are if that may be meant."""
+    counts = _as_counts(segments)
+    if not mended or not counts or counts == mended:
+        return f"write {mended}" if mended else ""
+    if len(segments) == 1:
+        return f"write {counts} for {segments[0].processes} processes, or {mended} for one"
+    return f"write {counts} if the numbers after colons are how many, or {mended}"
+
+
+def _as_counts(segments: Iterable[Segment]) -> str:
+    """The text if a lone number after a colon, as in `8-15:4`, is how many; empty if that cannot be meant."""
+    right, following, known = [], 0, False
+    for segment in segments:
+        ranks, processes = segment.resources, segment.processes
+        count = len(processes or ranks or ())
+        if processes is not None and len(processes) == 1:
+            if not known and processes.first == following:
+                return ""  # the first of them is a rank in order, so all are ranks
+            known, count = True, processes.first
+            size = len(ranks) if ranks else count
+            if count == 0 or (size % count and count % size) or count > 64 * size:
+                return ""
+        right.append(Segment(ranks, processes and Ranks(following, following + count - 1)))
+        following += count
+    text = str(RankSpec(tuple(right)))
+    return text if len(text) < 200 else ""
+
+
 def _mended(segments: Iterable[Segment]) -> str:
-    """Processes listed as in `0-3:0,1,2,3` gathered, and all counted from 0; empty if that is not enough."""
+    """The text with process ranks joined (as in `0-3:0,1,2,3`) and counted from 0; empty if still wrong."""
     gathered: list[tuple[Ranks | None, Ranks | None]] = []
     for segment in segments:
         ranks, processes = segment.resources, segment.processes
@@ -268,7 +297,7 @@ def _mended(segments: Iterable[Segment]) -> str:
 
 
 def _disorder(ranks: Ranks, previous: Ranks) -> tuple[str, str, str]:
-    """What to say about ranks that do not come after the previous ones: what, why, remedy."""
+    """The message about ranks that do not come after the previous ones: what, why, remedy."""
     if ranks.last < previous.first:
         what = f"resource{'s' * (len(ranks) > 1)} {ranks} after {previous}"
         return what, "segments are in ascending order", "put the lower ranks first"
@@ -279,7 +308,7 @@ def _disorder(ranks: Ranks, previous: Ranks) -> tuple[str, str, str]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """0,1,2,5 as `0-2,5`."""
+    """Numbers as text: 0, 1, 2, 5 are `0-2,5`."""
     runs = []
     for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         members = [number for _, number in run]
@@ -288,7 +317,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def parse_node_ranks(text: str) -> tuple[Ranks, ...] | None:
-    """`0`, `0-1`, `0,2-3` or `all` (None), in the order written."""
+    """The ranges of `0`, `0-1` or `0,2-3`, in the order written; None for `all`."""
     problems = _Problems()
     if text.strip() == "all":
         return None

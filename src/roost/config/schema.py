@@ -1,16 +1,20 @@
-"""The typed schema of the `cluster` section, at the border only; inside, roost uses its own records."""
+"""The pydantic schema of the `cluster` section, and `validate`, which puts pydantic's errors into our words.
+
+The rest of roost uses its own records.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from dataclasses import is_dataclass
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
 from roost.config.document import Document
 from roost.config.fields import NAME, TAGS, Count, Rank, Section, Share, Text, TextOrTexts
-from roost.config.layout_schema import LayoutConfig
+from roost.config.layout_section import LayoutSection
 from roost.errors import Finding, Path, close_to, nearest, shown
 
 __all__ = [
@@ -39,9 +43,9 @@ OLDER_KEYS = frozenset(
         "recreate_nccl_groups",
     )
 )
-_PRIVATE = frozenset(("env_vars", "hardware"))  # values here may be secrets
+_PRIVATE = frozenset(("env_vars", "hardware"))  # messages do not quote these values: they may be secrets
 _MOST_PROBLEMS = 100
-MAX_PATH = 4_096  # characters, as on Linux
+MAX_PATH = 4_096  # characters; the limit of Linux
 _EXAMPLES = {
     "placement": "0-7",
     "node_ranks": "0-1",
@@ -57,9 +61,11 @@ _ALIASES = dict.fromkeys(("gpu", "gpus", "num_gpus"), "accelerators")
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
 _TRUTH = ("it should be true or false", "write true or false")
 _WORDS = ("it should be text", "put it in quotes")
+_LIST = ("it should be a list", "write its entries after dashes, one on each line, or in [...]")
 _MAPPING = ("it should be a mapping", "write `key: value` lines under it")
 _ELSEWHERE: dict[Path, str] = {("layout", "shares"): "write `shares` under `cluster`, beside `layout`"}
-_FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how to write it
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")  # in a model, in a dataclass
+_FORMS = {  # for each error type of pydantic: the form we want, and how to write it
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
     "int_from_float": _WHOLE,
@@ -73,14 +79,16 @@ _FORMS = {  # pydantic's kinds of problem, in our words: what is wanted, and how
     "string_too_short": ("it is empty", "write its name"),
     "string_too_long": ("it is longer than a path can be", "write the path of a Python"),
     "too_short": ("it is empty", "list at least one entry"),
-    "list_type": ("it should be a list", "write its entries after dashes, one on each line, or in [...]"),
+    "list_type": _LIST,
+    "tuple_type": _LIST,
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
+    "dataclass_type": _MAPPING,
 }
 
 
 class PlacementRule(Section):
-    """The node-group form of a component's placement."""
+    """A component's placement on node groups."""
 
     node_group: TextOrTexts | None = Field(
         None, description="a label, `a,b`, or a list; omitted: the whole cluster"
@@ -92,7 +100,7 @@ def _rule_form(value: Any) -> str:
     return "rule" if isinstance(value, (dict, PlacementRule)) else "text"
 
 
-Placement = Annotated[
+WrittenPlacement = Annotated[
     Annotated[Text, Tag("text")] | Annotated[PlacementRule, Tag("rule")], Discriminator(_rule_form)
 ]
 
@@ -128,8 +136,8 @@ class NodeGroupConfig(Section):
 
 class ClusterConfig(Section):
     num_nodes: Count | None = None
-    component_placement: dict[str, Placement] = Field(default_factory=dict)
-    layout: LayoutConfig | None = None
+    component_placement: dict[str, WrittenPlacement] = Field(default_factory=dict)
+    layout: LayoutSection | None = None
     shares: dict[str, Share] | None = Field(
         None, description="how much of an accelerator each component is charged where it shares one"
     )
@@ -142,7 +150,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def validate(
     model: type[Model], data: Any, document: Document, path: Path, ignored: Iterable[str] = ()
 ) -> tuple[Model | None, list[Finding]]:
-    """The data as `model`, or every problem in it with its place."""
+    """The data as `model`, or all its problems with their positions."""
     findings: list[Finding] = []
     if isinstance(data, dict):
         for key in ignored:
@@ -162,18 +170,18 @@ def validate(
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)[:_MOST_PROBLEMS]
     located = [(problem, _steps(data, problem["loc"])) for problem in problems]
-    unknown = [steps for problem, steps in located if problem["type"] == "extra_forbidden"]
+    unknown = [steps for problem, steps in located if problem["type"] in _UNKNOWN_KEY]
     for problem, steps in located:
         if problem["type"] != "missing" or not any(
             other[:-1] == steps[:-1] and close_to(str(other[-1]), _keys_at(model, steps[:-1])) == steps[-1]
             for other in unknown
-        ):  # a misspelt key is not missing as well
+        ):  # a misspelt key is not reported as missing too
             findings.append(_explain(model, problem, document, path, steps))
     return None, findings
 
 
 def _steps(data: Any, loc: tuple[Any, ...]) -> Path:
-    """The path in the data of pydantic's path, which also holds our union tags."""
+    """Pydantic's path without the tags of unions: the path in the data."""
     steps: list[str | int] = []
     for step in loc:
         if (isinstance(data, Mapping) and step in data) or (
@@ -193,7 +201,7 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         name = f"share of {name}"
     kind = problem["type"]
     value = problem.get("input")
-    if kind == "extra_forbidden":
+    if kind in _UNKNOWN_KEY:
         known = _keys_at(model, steps[:-1])
         alias = _ALIASES.get(name)
         meant = f"did you mean {alias!r}?" if alias in known else _space(name, value)
@@ -240,11 +248,11 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
     return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
 
 
-_UNSPACED = re.compile(r"([\w.,-]{1,60}):\S")  # a key and its value taken for one text
+_UNSPACED = re.compile(r"([\w.,-]{1,60}):\S")  # a key and its value that YAML read as one text
 
 
 def _space(name: str, value: Any) -> str:
-    """What to do about a key such as `actor:0-7`, without a value; nothing if it is no such key."""
+    """The remedy for a key such as `actor:0-7` without a value; empty for any other key."""
     key, colon, _ = name.partition(":")
     return f"put a space after `{key}:`" if colon and value in (None, "") else ""
 
@@ -260,22 +268,26 @@ def _seen(value: Any, path: Path) -> str:
     return "this text" if isinstance(value, str) and _PRIVATE.intersection(path) else shown(value)
 
 
-def _keys_at(model: type[BaseModel], steps: Path) -> set[str]:
-    """The keys known at a place of the schema: follow the data's path through the models."""
-    current: Any = model
+def _keys_at(model: type, steps: Path) -> set[str]:
+    """The keys that the schema knows at a path of the data."""
+    keys = _annotations(model)
     for step in steps:
-        field = current.model_fields.get(step) if isinstance(step, str) else None
-        if field is None:
-            continue  # an index, or a key of a mapping: the item's model was found with the mapping
-        current = _model_in(field.annotation) or current
-    return set(current.model_fields)
+        # An index, or a key of a mapping, is no field: the item's model was found with the list or mapping.
+        inner = _model_in(keys.get(step))
+        keys = keys if inner is None else _annotations(inner)
+    return set(keys)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for part in getattr(annotation, "__args__", ()):
-        found = _model_in(part)
-        if found is not None:
-            return found
-    return None
+def _annotations(model: Any) -> dict[Any, Any]:
+    """The fields of a model or of a dataclass, with their types."""
+    if is_dataclass(model):
+        return get_type_hints(model)
+    return {name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _model_in(annotation: Any) -> Any:
+    """The first model or dataclass in an annotation such as `list[Model] | None`."""
+    if parts := getattr(annotation, "__args__", ()):  # not `get_args`: it adds the metadata of `Annotated`
+        return next(filter(None, map(_model_in, parts)), None)
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_model or is_dataclass(annotation) else None

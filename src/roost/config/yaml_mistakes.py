@@ -1,4 +1,4 @@
-"""Syntax errors of YAML in words that do not need a knowledge of parsers."""
+"""Explains YAML syntax errors to readers who know no parsers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from roost.errors import Finding, Span
 from roost.secret_names import looks_secret
 
-_SYNTAX = {  # what the parser says: what it means, what to do
+_SYNTAX = {  # the parser's message: what it means, and the remedy
     "unexpected end of stream": ("a quote is never closed", "close it"),
     "expected ',' or '}'": ("a `,` or `}` is missing", "close the bracket, or separate entries with commas"),
     "expected ',' or ']'": ("a `,` or `]` is missing", "close the bracket, or separate entries with commas"),
@@ -28,10 +28,10 @@ _SYNTAX = {  # what the parser says: what it means, what to do
     "cannot start any token": ("a character that cannot begin a value", "quote the text"),
     "unknown escape character": ("an unknown \\ escape", "double the backslash, or use single quotes"),
 }
-_UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")  # a line that only looks like a key
-_BRACKETS = re.compile(
-    r"""[\[\]{}]|"(?:\\.|[^"\\])*"|'[^']*'|(?:^|\s)\#.*"""
-)  # quotes and comments hold none
+# A line that looks like a key, but has no space after its colon or has a full-width colon.
+_UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")
+# Brackets, and the quotes and comments in which brackets do not count.
+_BRACKETS = re.compile(r"""[\[\]{}]|"(?:\\.|[^"\\])*"|'[^']*'|(?:^|\s)\#.*""")
 _LAST_KEY = re.compile(r"""([\w.-]{1,200})["']?\s{0,60}:\s{0,60}$""")
 
 
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 
 def span_at(lines: Sequence[str], source: str, mark: Any, end: Any = None) -> Span:
-    """From a mark to the end of its line, or to another mark on it."""
+    """The span from a mark to another one on its line, or to the end of the line."""
     line = _line(lines, mark)
     stop = end.column if end is not None and end.line == mark.line else len(line.rstrip())
     return Span(
@@ -58,7 +58,7 @@ def _line(lines: Sequence[str], mark: Any) -> str:
 
 
 def malformed(error: yaml.MarkedYAMLError, lines: Sequence[str], source: str) -> Finding:
-    """A syntax error in words that do not need a knowledge of parsers."""
+    """The finding for a syntax error."""
     problem = error.problem or error.context or "it cannot be read"
     mark: Any = error.problem_mark or error.context_mark
     begin = error.context_mark
@@ -77,7 +77,7 @@ def malformed(error: yaml.MarkedYAMLError, lines: Sequence[str], source: str) ->
         words, remedy = "a bracket is never closed", "close it"
         mark, begin = still_open, None
     if begin and mark and ("end of stream" in problem or not "".join(lines[mark.line :]).strip()):
-        mark = begin  # the end of the file is not where it went wrong
+        mark = begin  # point at the construct that is left open, not at the end of the file
     why = ""
     if begin and mark and begin.line != mark.line and "," in words:
         why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
@@ -88,7 +88,7 @@ def malformed(error: yaml.MarkedYAMLError, lines: Sequence[str], source: str) ->
 
 
 def _open_bracket(lines: Sequence[str]) -> Mark | None:
-    """The last bracket that is still open at the end, as far as can be told without a parser."""
+    """The last bracket that no line closes. Without a parser this is a good guess."""
     stack: list[Mark] = []
     for number, line in enumerate(lines):
         for found in _BRACKETS.finditer(line):
@@ -100,13 +100,13 @@ def _open_bracket(lines: Sequence[str]) -> Mark | None:
 
 
 def _ends_in_secret(line: str) -> bool:
-    """Whether the value of a secret may stand on the next line."""
+    """Whether the line ends in the key of a secret, so that the next line may hold the value."""
     found = _LAST_KEY.search(line[-300:])
     return bool(found and looks_secret(found[1]))
 
 
 def _slip(lines: Sequence[str], mark: Any, problem: str) -> tuple[Mark, str, str] | None:
-    """A small slip the parser takes for something else, here or on the line before: where, what, remedy."""
+    """A typing mistake that the parser misreads, here or on the line before: position, what, remedy."""
     if mark.column and _line(lines, mark)[mark.column - 1 :].startswith("${"):
         remedy = "put the text with ${...} in quotes"
         return Mark(mark.line, mark.column - 1), "`${` inside brackets", remedy

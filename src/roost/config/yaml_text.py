@@ -1,7 +1,7 @@
-"""YAML text to plain data, keeping the position of every key and value.
+"""Reads YAML text as plain data, with the position of every key and value.
 
-Scalars are read more narrowly than YAML 1.1 does: `4:7` is the text "4:7" and not 247, and keys are always
-text. Everything a hostile file can do (aliases, depth, size) is bounded before it costs anything.
+The reader takes fewer scalars for numbers than YAML 1.1 does: `4:7` is the text "4:7", not 247. Keys are
+always text. It bounds aliases, depth and size before a hostile file can cost time or memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DEPTH = 40
 MAX_VALUES = 30_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BEFORE_CONTENT = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+(?=[^\s,\]}])")  # anchors and tags
+_BEFORE_CONTENT = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+(?=[^\s,\]}])")  # the anchors and tags before a value
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(
@@ -38,7 +38,7 @@ _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U0001000
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where each path's key and value were written."""
+    """The position of each path's key and value in the text."""
 
     keys: dict[Path, Span] = field(default_factory=dict)
     values: dict[Path, Span] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Positions:
 
 @dataclass(slots=True)
 class _Node:
-    mark: Any  # of its content: anchors and tags stand before it
+    mark: Any  # the start of its content, after anchors and tags
     end: Any
     value: Any  # str (scalar), list[_Node], or list[tuple[_Node, _Node]]
     plain: bool = False
@@ -137,7 +137,7 @@ class _Reader:
             if event.anchor not in self.anchors:
                 raise self.fail(
                     "RC002",
-                    "an alias without an anchor",  # not by name: it may be a password that begins with *
+                    "an alias without an anchor",  # without its name, which may be a password that begins with *
                     event.start_mark,
                     why="a value that begins with * repeats one marked with & above it",
                     remedy="put a text that begins with * in quotes, or mark what it should repeat",
@@ -169,9 +169,8 @@ class _Reader:
             while not isinstance(event := next(events), yaml.MappingEndEvent):
                 key = self._node(event, events, depth + 1)
                 items.append((key, self._node(next(events), events, depth + 1)))
-        node.end = (
-            None if event.end_mark.line != node.mark.line else event.end_mark
-        )  # None: to the line's end
+        # None: the span goes to the end of the line.
+        node.end = None if event.end_mark.line != node.mark.line else event.end_mark
         return node
 
     def _content(self, event: Any) -> Mark:
@@ -269,12 +268,12 @@ class _Reader:
         return data
 
     def _found(self, finding: Finding) -> None:
-        if finding.where not in self.reported:  # an alias repeats what is wrong in its anchor
+        if finding.where not in self.reported:  # an alias repeats the problems of its anchor
             self.reported.add(finding.where)
             self.findings.append(finding)
 
     def _merged(self, node: _Node, path: Path, written: dict[str, Any]) -> dict[str, Any]:
-        """What a merged mapping adds; where it was written counts only for keys not written here."""
+        """The data of a merged mapping. Its positions count only for keys that are not in `written`."""
         self.merging += 1
         self._bound(node.mark, len(path) + self.merging)
         outer, self.positions = self.positions, Positions()
@@ -305,7 +304,7 @@ def plain_value(text: str) -> Any:
 
 
 def read_yaml(text: str, source: str, max_values: int = MAX_VALUES) -> tuple[Any, Positions, list[Finding]]:
-    """The data of one document, where everything in it was written, and what is wrong with it."""
+    """The data of one YAML document, its positions, and its problems."""
     reader = _Reader(text, source, max_values)
     root = reader.compose()
     if root is None:

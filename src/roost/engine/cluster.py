@@ -1,46 +1,33 @@
-"""The cluster a program runs on: live on Ray, or inline in one process."""
+"""The cluster a program runs on: on Ray, or inline in one process."""
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
-from roost.config.document import Document, load
-from roost.config.plain import resolved
-from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
-from roost.engine.locks.device_lock import DeviceLock, Locks, check_number, check_on, lock_on
+from roost.config.layout_source import layout_of
+from roost.engine.backend import Backend, GroupOrder, Progress, Report
+from roost.engine.backends import attached_backend, new_backend
+from roost.engine.cluster_options import options_of
+from roost.engine.events import Event
+from roost.engine.group import WorkerGroup
+from roost.engine.launch_orders import accelerators_of, order_for, orders_for
+from roost.engine.locks.device_lock import DeviceLock, check_number, check_on, lock_on
 from roost.engine.locks.node_devices import NodeDevices
+from roost.engine.pool import Pool, open_pool
 from roost.engine.ports.port_lease import PortLease
-from roost.errors import ClusterError, ConfigurationError, Finding, error_for, render
-from roost.inventory.groups import NodeGroup
+from roost.engine.run import Run
+from roost.engine.workers.result import seconds
+from roost.engine.workers.worker import START_WITHIN, GroupLauncher
+from roost.errors import ClusterError, Finding, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
-
-if TYPE_CHECKING:
-    from roost.engine.group import LaunchOrder, WorkerGroup
-    from roost.engine.pool import Pool
-    from roost.engine.position import Position
-
-
-log = logging.getLogger("roost")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a driver asks for."""
-
-    num_nodes: int | None
-    config: ClusterConfig | None
-    document: Document | None
-    address: str | None
-    job: str | None
-    timeout: float
-    whole_nodes: bool
-    shape: str  # of an inline cluster
+from roost.planning.comparison import shape_differences
+from roost.planning.left_out_secrets import with_secrets
+from roost.planning.plan import Plan
+from roost.planning.planner import everywhere, plan_one
 
 
 class Cluster:
@@ -53,24 +40,6 @@ class Cluster:
 
     NAMESPACE: ClassVar[str] = "roost"
 
-    job: str
-    inventory: Inventory
-    master_addr: str
-    master_port: int
-
-    def __new__(cls, *args: Any, inline: bool | str | None = None, **kwargs: Any) -> Cluster:
-        if cls is not Cluster:
-            return super().__new__(cls)
-        if inline or (
-            inline is None and os.environ.get("ROOST_INLINE", "0").lower() not in ("", "0", "false")
-        ):
-            from roost.engine.inline import InlineCluster
-
-            return super().__new__(InlineCluster)
-        from roost.engine.live import LiveCluster
-
-        return super().__new__(LiveCluster)
-
     def __init__(
         self,
         num_nodes: int | None = None,
@@ -82,34 +51,40 @@ class Cluster:
         whole_nodes: bool = False,
         inline: bool | str | None = None,
     ) -> None:
+        self._backend: Backend
         if num_nodes is None and cluster_cfg is None:
-            self._attach(address, job)
+            self._backend = attached_backend(address, job, inline)
             return
-        config, document = read_cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
-        self._create(
-            Wanted(
-                num_nodes=check_num_nodes(num_nodes) or (config.num_nodes if config else None),
-                config=config,
-                document=document,
-                address=address,
-                job=job,
-                timeout=timeout,
-                whole_nodes=whole_nodes,
-                shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
-            )
+        options = options_of(
+            num_nodes,
+            cluster_cfg,
+            address=address,
+            job=job,
+            timeout=timeout,
+            whole_nodes=whole_nodes,
+            inline=inline,
         )
+        self._backend = new_backend(options, inline)
 
-    def _create(self, wanted: Wanted) -> None:
-        """The driver's way in."""
-        raise NotImplementedError
+    # -- what is there ---------------------------------------------------------------------------------------------
 
-    def _attach(self, address: str | None, job: str | None) -> None:
-        """The way in for every other process of a running job."""
-        raise NotImplementedError
+    @property
+    def job(self) -> str:
+        return self._backend.job
 
-    def _check_open(self) -> None:
-        """Refuse what is asked of a cluster that was shut down."""
-        raise NotImplementedError
+    @property
+    def inventory(self) -> Inventory:
+        return self._backend.inventory
+
+    @property
+    def master_addr(self) -> str:
+        return self._backend.master_addr
+
+    master_ip = master_addr
+
+    @property
+    def master_port(self) -> int:
+        return self._backend.master_port
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -118,7 +93,7 @@ class Cluster:
     @property
     def node_infos(self) -> list[NodeInfo]:
         """What was found out about each node, in order. Inline there is nothing to find out."""
-        return []
+        return self._backend.node_infos
 
     @property
     def num_nodes(self) -> int:
@@ -129,37 +104,107 @@ class Cluster:
         return self.inventory.num_accelerators
 
     @property
-    def master_ip(self) -> str:
-        return self.master_addr
+    def plans(self) -> list[Plan]:
+        """The plans that were launched in this job, by any of its processes."""
+        return self._backend.plans
 
-    def adopt(self, groups: Mapping[str, NodeGroup]) -> None:
-        """Know these node groups of a job too. One that is known already must hold the same, and keeps its environment."""
-        known = self.inventory.groups
-        other = [label for label in groups if label in known and not known[label].places_like(groups[label])]
-        if other:
-            raise ConfigurationError(
+    # -- launching -------------------------------------------------------------------------------------------------
+
+    def launch(
+        self,
+        plan: Plan,
+        workers: Mapping[str, Any],
+        *,
+        skip: Collection[str] = (),
+        timeout: float = START_WITHIN,
+        report: Report | None = None,
+    ) -> Run:
+        """Start every component of a plan at once, all or nothing, each process where the plan has it.
+
+        `workers` maps components to `Worker` classes or `create_group(...)`. Components in `skip` hold their
+        accelerators and run nothing. `report` is called with the progress.
+        """
+        self._backend.check_open()
+        if not isinstance(plan, Plan):
+            raise ClusterError(
                 Finding(
-                    code="RI102",
-                    what=f"the cluster knows another node group {other[0]!r}",
-                    why="it was started with other node groups than the job was placed with",
-                    remedy="start it with the job's section: Cluster(cluster_cfg=cfg.cluster)",
+                    code="RE103",
+                    what=f"{plan!r} is not a plan"[:200],
+                    remedy="pass roost.plan(job, cluster) or roost.load_plan(file)",
                 )
             )
-        new = {label: group for label, group in groups.items() if label not in known}
+        return self._launch(plan, orders_for(plan, workers, skip), timeout, report)
+
+    def launch_group(
+        self,
+        worker: GroupLauncher,
+        strategy: Any = None,
+        name: str | None = None,
+        isolate_accelerator: bool = True,
+        timeout: float = START_WITHIN,
+    ) -> WorkerGroup:
+        """A plan of one component. Programs call it as `MyWorker.create_group(...).launch(cluster, ...)`."""
+        self._backend.check_open()
+        group = name or worker.cls.__name__
+        placing = everywhere(self.inventory) if strategy is None else strategy
+        plan = plan_one(group, placing, self.inventory, isolate_accelerator)
+        order = order_for(plan, plan.components[group], worker, charged=False)
+        return self._launch(plan, [order], timeout, None).groups[group]
+
+    def launch_component(
+        self, plan: Plan, component: str, worker: GroupLauncher, name: str | None, timeout: float
+    ) -> WorkerGroup:
+        """One component of a plan, under a name of its own; used by pools."""
+        self._backend.check_open()
+        order = order_for(plan, plan.component(component), worker, name)
+        return self._launch(plan, [order], timeout, None).groups[component]
+
+    def _launch(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None) -> Run:
+        limit, backend = seconds(timeout), self._backend
+        differences = shape_differences(plan, self.inventory)
+        if differences:
+            raise error_for(differences)
+        plan = with_secrets(plan, self.inventory.groups, os.environ)
+        taken_names = backend.taken([order.name for order in orders])
+        if taken_names:
+            raise ClusterError(
+                Finding(
+                    code="RE115",
+                    what=f"a group {taken_names[0]!r} is already running in job {self.job!r}",
+                    remedy="shut it down first, or launch under another name",
+                )
+            )
+        tell = report or (lambda _: None)
+        new = {
+            name: group for name, group in plan.inventory.groups.items() if name not in self.inventory.groups
+        }
         if new:
-            self.inventory = self.inventory.joined(new)
-            self._tell_groups(new)
-
-    def _tell_groups(self, groups: Mapping[str, NodeGroup]) -> None:
-        """Let the job's other processes know them."""
-
-    def start_group(self, order: LaunchOrder) -> WorkerGroup:
-        """Start the workers of an order; used by `launch`."""
-        raise NotImplementedError
+            backend.learn_groups(new)
+        needs = accelerators_of(list(plan.components.values()))
+        held = backend.reserve(needs)
+        try:
+            count = sum(map(len, needs.values()))
+            tell(Progress(phase="reserved", done=count, total=count))
+            backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
+        except BaseException:
+            backend.unreserve(held)
+            raise
+        groups = {
+            order.component.name: WorkerGroup(
+                order.name, backend, backend.running_group(order.name), owned=True
+            )
+            for order in orders
+        }
+        launched = [
+            Event(action="launched", component=order.name, detail=f"{len(order.placements)} processes")
+            for order in orders
+        ]
+        return Run(plan, backend, groups, held, launched)
 
     def attach_group(self, name: str) -> WorkerGroup:
         """A group of this job that is running."""
-        raise NotImplementedError
+        self._backend.check_open()
+        return WorkerGroup(name, self._backend, self._backend.running_group(name), owned=False)
 
     def allocate(
         self,
@@ -172,13 +217,26 @@ class Cluster:
         cls_kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """One actor of a plain class, pinned to a node and an accelerator; returns its handle."""
-        raise NotImplementedError
+        self._backend.check_open()
+        self.check_device(node_id, gpu_id)
+        if not isinstance(cls, type):
+            raise ClusterError(Finding(code="RE114", what=f"allocate takes a class, not {cls!r}"[:200]))
+        if not isinstance(worker_name, str) or not worker_name:
+            what = "worker_name must be a text of at least one character"
+            raise ClusterError(Finding(code="RE115", what=what))
+        return self._backend.allocate(
+            cls, worker_name, node_id, gpu_id, env_vars or {}, cls_args, cls_kwargs or {}
+        )
+
+    # -- ports, locks and pools ------------------------------------------------------------------------------------
 
     def lease_ports(
         self, node_rank: int, count: int = 1, consecutive: bool = False, timeout: float = 30.0
     ) -> PortLease:
         """Ports of any node, for the job: they are held until they are released or the job ends."""
-        raise NotImplementedError
+        self._backend.check_open()
+        self.check_device(node_rank, None)
+        return self._backend.lease_ports(node_rank, count, consecutive, timeout)
 
     def device_lock(
         self,
@@ -189,24 +247,21 @@ class Cluster:
     ) -> DeviceLock:
         """Lock devices of any node; waits for its turn, at most `timeout` seconds."""
         known = self.devices_on(node_rank)
-        return lock_on(self.locks_on(node_rank), known.identify_all(devices), timeout, hold_for)
+        return lock_on(self._backend.locks_on(node_rank), known.identify_all(devices), timeout, hold_for)
 
     def check_fence(self, node_rank: int, device: int | str, fence: int) -> None:
         """Raises unless this is the number of the lock held on the device now."""
         check_number(fence)
         known = self.devices_on(node_rank)
-        check_on(self.locks_on(node_rank), known.identify(device), fence)
+        check_on(self._backend.locks_on(node_rank), known.identify(device), fence)
 
     def devices_on(self, node_rank: int) -> NodeDevices:
         """What can be locked on a node, by every name it has."""
+        self._backend.check_open()
         self.check_device(node_rank, None)
         infos = self.node_infos
         names = infos[node_rank].device_names if infos else ()
         return NodeDevices.of(self.job, self.nodes[node_rank], self.inventory.groups, names)
-
-    def locks_on(self, node_rank: int) -> Locks:
-        """The locks of a node, for `device_lock`."""
-        raise NotImplementedError
 
     def pool(self, layout: Any, timeout: float = 60.0) -> Pool:
         """Hold the accelerators a layout needs, in a stable order.
@@ -214,31 +269,23 @@ class Cluster:
         `layout` is a `Layout`, an `argparse.Namespace` or mapping with its flags, or a job whose `cluster`
         section has one.
         """
-        from roost.config.layout_source import layout_of
-        from roost.engine.pool import open_pool
+        self._backend.check_open()
+        return open_pool(self, self._backend, layout_of(layout), timeout)
 
-        self._check_open()
-        return open_pool(self, layout_of(layout), timeout)
-
-    def take_positions(
-        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
-    ) -> list[Position]:
-        """Hold accelerators for a pool: the wanted ones, or the first free ones of these nodes."""
-        raise NotImplementedError
-
-    def give_back_positions(self, positions: Sequence[Position]) -> None:
-        """Let go of accelerators of a pool."""
-        raise NotImplementedError
+    # -- the end ---------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
         """End what this process started. May be called twice."""
-        raise NotImplementedError
+        self._backend.shutdown()
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
+
+    def __repr__(self) -> str:
+        return f"<cluster of job {self.job}, {self.inventory}>"
 
     def check_device(self, node_id: int, gpu_id: int | None) -> None:
         """Refuse a node or accelerator that does not exist, saying what does."""
@@ -259,43 +306,3 @@ class Cluster:
                     remedy="pass gpu_id=None for a process without one",
                 )
             )
-
-
-def check_num_nodes(num_nodes: Any) -> int | None:
-    """A whole number of at least one, or None."""
-    if num_nodes is None or (
-        isinstance(num_nodes, int) and not isinstance(num_nodes, bool) and num_nodes >= 1
-    ):
-        return num_nodes
-    raise ConfigurationError(
-        Finding(code="RC104", what=f"num_nodes must be a whole number of at least 1, not {num_nodes!r}"[:200])
-    )
-
-
-def read_cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
-    """`cfg.cluster`, or a whole config that has one."""
-    document = load(
-        cluster_cfg
-        if _is_whole(cluster_cfg)
-        else {"cluster": resolved(cluster_cfg, "the `cluster` section", ("cluster",))}
-    )
-    section = document.data.get("cluster")
-    config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
-    if config is None:
-        raise error_for(findings)
-    if findings:
-        log.warning("%s", render(findings))
-    return config, document
-
-
-def _is_whole(config: Any) -> bool:
-    return not isinstance(config, Mapping) or "cluster" in config
-
-
-def with_groups(inventory: Inventory, config: ClusterConfig | None, document: Document | None) -> Inventory:
-    if config is None or document is None or not config.node_groups:
-        return inventory
-    grouped, findings = inventory.with_groups(config.node_groups, document)
-    if findings:
-        raise error_for(findings)
-    return grouped

@@ -1,51 +1,17 @@
-"""Worker groups: many processes called like one object. Works the same on Ray and inline."""
+"""Worker groups: many processes called like one object. Works the same on every backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from roost.config.schema import NAME
+from roost.engine.backend import Backend, Members, RunningGroup
+from roost.engine.backends import attached_backend
+from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult, seconds
-from roost.engine.workers.scatter import Scattered
-from roost.errors import Finding, LaunchError, WorkerError, nearest
+from roost.engine.workers.worker import START_WITHIN
+from roost.errors import Finding, WorkerError, nearest
 from roost.placement.placement import Placement
-from roost.placement.strategies import NodePlacementStrategy, PackedPlacementStrategy, PlacementStrategy
-
-if TYPE_CHECKING:
-    from roost.engine.cluster import Cluster
-
-
-START_WITHIN = 300.0  # seconds for all workers of a group
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOrder:
-    """Everything a launch needs, decided."""
-
-    name: str
-    cls: type
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    placements: tuple[Placement, ...]
-    methods: frozenset[str]
-    timeout: float
-    shares: tuple[float, ...] = ()  # what each rank is charged of its accelerators, where a plan says so
-
-
-class Members(Protocol):
-    """The processes of a group, however they are run."""
-
-    seats: list[str]  # where each rank sits, in words
-
-    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
-
-    def restart(self, ranks: Sequence[int], timeout: float) -> None: ...
-
-    def end(self, ranks: Sequence[int]) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class GroupView:
@@ -73,29 +39,23 @@ class GroupView:
 class WorkerGroup:
     """The workers of one component."""
 
-    def __init__(
-        self,
-        name: str,
-        placements: Sequence[Placement],
-        methods: Iterable[str],
-        members: Members,
-        owned: bool,
-    ) -> None:
+    def __init__(self, name: str, backend: Backend, running: RunningGroup, owned: bool) -> None:
         self.name = name
-        self.placements = list(placements)
-        self._methods = frozenset(methods)
-        self._public = [method for method in self._methods if not method.startswith("_")]
-        self._members: Members | None = members
-        self._owned = owned
-        self._on_shutdown: Callable[[], None] = lambda: None
-        self._on_restart: Callable[[], None] = lambda: None
+        self.placements: list[Placement] = list(running.placements)
+        self._methods = frozenset(running.methods)
+        self._public = [method for method in running.methods if not method.startswith("_")]
+        self._members: Members | None = running.members
+        self._backend, self._owned = backend, owned
 
     @classmethod
-    def attach(cls, name: str, cluster: Cluster | None = None) -> WorkerGroup:
+    def attach(cls, name: str, cluster: Any = None) -> WorkerGroup:
         """A running group, found from any process of its cluster."""
-        from roost.engine.cluster import Cluster
-
-        return (cluster or Cluster()).attach_group(name)
+        if cluster is not None:
+            found: WorkerGroup = cluster.attach_group(name)
+            return found
+        backend = attached_backend(None, None, None)
+        backend.check_open()
+        return cls(name, backend, backend.running_group(name), owned=False)
 
     @property
     def world_size(self) -> int:
@@ -104,11 +64,7 @@ class WorkerGroup:
     @property
     def is_running(self) -> bool:
         """Until it is shut down; whether its workers live is another question."""
-        return self._members is not None
-
-    def seat(self, rank: int) -> str:
-        """Where a rank sits, in words."""
-        return self._running().seats[rank]
+        return self._members is not None and self._members.running
 
     def __len__(self) -> int:
         return len(self.placements)
@@ -127,15 +83,20 @@ class WorkerGroup:
                 )
             )
         chosen = self.execute_on(*(ranks or range(self.world_size)))._ranks
-        self._running().restart(chosen, START_WITHIN if (limit := seconds(timeout)) is None else limit)
-        self._on_restart()
+        limit = seconds(timeout)
+        self._running().restart(chosen, START_WITHIN if limit is None else limit)
+        self._backend.restarted(self.name)
 
     def end_ranks(self, *ranks: int) -> None:
         """End these ranks only. `restart_ranks` brings them back."""
         self._running().end(self.execute_on(*ranks)._ranks)
 
+    def _seat(self, rank: int) -> str:
+        """Where a rank sits, for messages."""
+        return self._running().seats[rank]
+
     def _running(self) -> Members:
-        if self._members is None:
+        if self._members is None or not self._members.running:
             raise WorkerError(Finding(code="RE116", what=f"group {self.name!r} was shut down"))
         return self._members
 
@@ -169,15 +130,7 @@ class WorkerGroup:
 
         def call(*args: Any, **kwargs: Any) -> GroupResult:
             members = self._running()
-            for argument in [*args, *kwargs.values()]:
-                if isinstance(argument, Scattered) and len(argument.values) != len(ranks):
-                    raise WorkerError(
-                        Finding(
-                            code="RE113",
-                            what=f"{self.name}.{method}: scatter has {len(argument.values)} values for {len(ranks)} ranks",
-                            remedy="give one value for each rank the call goes to",
-                        )
-                    )
+            check_scattered(f"{self.name}.{method}", [*args, *kwargs.values()], len(ranks))
             return members.submit(method, ranks, args, kwargs)
 
         call.__name__ = method
@@ -187,88 +140,10 @@ class WorkerGroup:
         """End the workers. May be called twice; an attached group is only let go of."""
         members, self._members = self._members, None
         if members is not None and self._owned:
-            members.stop()
-            self._on_shutdown()
+            self._backend.end_group(self.name)
 
     def __enter__(self) -> WorkerGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
-
-
-class GroupLauncher:
-    """A worker class and its constructor arguments, waiting to be told where."""
-
-    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.cls, self._args, self._kwargs = cls, args, kwargs
-
-    def launch(
-        self,
-        cluster: Cluster,
-        placement_strategy: PlacementStrategy | None = None,
-        name: str | None = None,
-        isolate_accelerator: bool = True,
-        timeout: float = START_WITHIN,
-        shares: Sequence[float] = (),
-    ) -> WorkerGroup:
-        """Start one process per placement, all or none, and check that each is where it should be.
-
-        Without a strategy, every accelerator gets a process, or every node where there are none. `shares` is
-        what a plan charges each process of its accelerators; workers find theirs as `self.share`.
-        """
-        strategy = placement_strategy or _everywhere(cluster)
-        cluster.adopt(getattr(strategy, "groups", {}))  # anything with get_placement is a strategy
-        placements = tuple(strategy.get_placement(cluster, isolate_accelerator))
-        group = name or self.cls.__name__
-        if not isinstance(group, str) or not NAME.fullmatch(group):
-            raise LaunchError(
-                Finding(
-                    code="RE115",
-                    what=f"{group!r} is not a group name",
-                    remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-                )
-            )
-        if shares and len(shares) != len(placements):
-            raise LaunchError(
-                Finding(code="RE113", what=f"{group}: {len(shares)} shares for {len(placements)} processes")
-            )
-        for argument in [*self._args, *self._kwargs.values()]:
-            if isinstance(argument, Scattered) and len(argument.values) != len(placements):
-                raise LaunchError(
-                    Finding(
-                        code="RE113",
-                        what=f"{group}: scatter has {len(argument.values)} values for {len(placements)} processes",
-                    )
-                )
-        order = LaunchOrder(
-            name=group,
-            cls=self.cls,
-            args=self._args,
-            kwargs=self._kwargs,
-            placements=placements,
-            methods=frozenset(public_methods(self.cls)),
-            timeout=START_WITHIN if (limit := seconds(timeout)) is None else limit,
-            shares=tuple(shares),
-        )
-        return cluster.start_group(order)
-
-
-def _everywhere(cluster: Cluster) -> PlacementStrategy:
-    total = cluster.inventory.num_accelerators
-    if total:
-        return PackedPlacementStrategy(0, total - 1)
-    return NodePlacementStrategy(range(len(cluster.inventory.nodes)))
-
-
-def public_methods(cls: type) -> list[str]:
-    return [name for name in dir(cls) if not name.startswith("__") and callable(getattr(cls, name, None))]
-
-
-def seat(placement: Placement, node: str) -> str:
-    """Where a process sits, in words."""
-    if not placement.hardware:
-        return node
-    noun = "accelerator" if placement.accelerator_type != "none" else "device"
-    devices = ",".join(map(str, placement.hardware))
-    return f"{node}, {noun}{'s' * (len(placement.hardware) > 1)} {devices}"

@@ -6,26 +6,24 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from roost.engine.inline_backend.backend import InlineBackend, current_inline
 from roost.engine.locks.device_lock import DeviceLock, Locks, check_number, check_on, lock_on
 from roost.engine.locks.lock_table import Device
 from roost.engine.locks.node_devices import NodeDevices, check_devices
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.owner import Owner
 from roost.engine.processes.process_facts import this_process
-from roost.engine.workers.worker import current_worker, describe_this_process
+from roost.engine.workers.worker_context import current_worker, describe_this_process
 from roost.errors import ConfigurationError, Finding
-
-if TYPE_CHECKING:
-    from roost.engine.inline import InlineCluster
 
 # Imports inside functions keep Ray out of inline programs.
 
 
 def lease_ports(count: int = 1, *, consecutive: bool = False, timeout: float = 30.0) -> PortLease:
     """Ports of the node this process runs on, until they are released or this process ends."""
-    inline = inline_cluster()
+    inline = inline_here()
     if inline is not None:
         return inline.lease_ports(_inline_node(), count, consecutive, timeout)
     import ray
@@ -57,14 +55,13 @@ def check_fence(device: Device, fence: int) -> None:
     check_on(_own_locks(), _devices_here().identify(device), fence)
 
 
-def inline_cluster() -> InlineCluster | None:
-    """The inline cluster this code runs in, if any. Loads neither Ray nor the inline mode."""
-    inline, ray = sys.modules.get("roost.engine.inline"), sys.modules.get("ray")
-    current: InlineCluster | None = inline._current if inline is not None else None
+def inline_here() -> InlineBackend | None:
+    """The inline job this code runs in, if any. Ray is not loaded to find out."""
+    inline, ray = current_inline(), sys.modules.get("ray")
     connected = ray is not None and ray.is_initialized()
-    if current is None or (connected and os.environ.get("ROOST_JOB") != current.job):
+    if inline is None or (connected and os.environ.get("ROOST_JOB") != inline.job):
         return None
-    return current
+    return inline
 
 
 def _inline_node() -> int:
@@ -72,7 +69,7 @@ def _inline_node() -> int:
 
 
 def _own_locks() -> Locks:
-    inline = inline_cluster()
+    inline = inline_here()
     if inline is not None:
         return inline.locks_on(_inline_node())
     import ray
@@ -86,9 +83,10 @@ def _own_locks() -> Locks:
 
 def _devices_here() -> NodeDevices:
     """The devices of the node this process runs on."""
-    inline = inline_cluster()
+    inline = inline_here()
     if inline is not None:
-        return inline.devices_on(_inline_node())
+        node = inline.inventory.nodes[_inline_node()]
+        return NodeDevices.of(inline.job, node, inline.inventory.groups)
     from roost.engine.job.agents import own_node
 
     job, node_id = own_node()
@@ -109,12 +107,10 @@ def _own_devices() -> list[Device]:
                 remedy="name them: device_lock(devices=[0]), or cluster.device_lock(node_rank, [0])",
             )
         )
-    placement, inline = context.placement, inline_cluster()
-    groups = _layout(context.job)["groups"] if inline is None else inline.inventory.groups
-    group = groups.get(placement.node_group_label)
-    if group is not None and group.hardware_type:
-        return [f"{placement.node_group_label}:{number}" for number in placement.hardware]
-    return list(placement.hardware)
+    placement = context.placement
+    if placement.holds_accelerators:
+        return list(placement.hardware)
+    return [f"{placement.node_group_label}:{number}" for number in placement.hardware]
 
 
 def _layout(job: str) -> Mapping[str, Any]:

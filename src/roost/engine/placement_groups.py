@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from roost.engine.backend import Position
 from roost.engine.cluster import Cluster
-from roost.engine.position import Position
 from roost.errors import ClusterError, Finding, PlacementError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR
@@ -58,7 +58,9 @@ class RoleGroup:
 
     def options(self, first: int, count: int = 1) -> dict[str, Any]:
         """Options for a Ray actor on `count` positions from `first` on, which must be on one node."""
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        from ray.util.scheduling_strategies import (
+            PlacementGroupSchedulingStrategy,  # not before Ray is wanted
+        )
 
         whole = all(isinstance(one, int) and not isinstance(one, bool) for one in (first, count))
         chosen = self.positions[first : first + count] if whole and first >= 0 else ()

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from roost.config.layout import Layout
-from roost.config.ranks import ranges
-from roost.engine.cluster import Cluster
-from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
-from roost.engine.position import Position
+from roost.engine.backend import Backend, Position
+from roost.engine.group import WorkerGroup
 from roost.engine.workers.result import seconds
-from roost.errors import (
-    ClusterError,
-    Finding,
-    PlacementError,
-    RoostError,
-    nearest,
-)
-from roost.inventory.resources import Resources
-from roost.placement.strategies import FlexiblePlacementStrategy
+from roost.engine.workers.worker import START_WITHIN, GroupLauncher
+from roost.errors import ClusterError, Finding, PlacementError, nearest
+from roost.placement.placement import without_isolation
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
-from roost.planning.planner import plan
+from roost.planning.pool_plan import PoolPlanner
+
+if TYPE_CHECKING:
+    from roost.engine.cluster import Cluster
 
 RESERVE_WITHIN = 60.0  # seconds
 
@@ -33,8 +29,11 @@ class Pool:
     Positions are in the order of nodes, then of accelerator numbers, whatever order Ray granted them in.
     """
 
-    def __init__(self, cluster: Cluster, layout: Layout, plan: Plan, positions: Sequence[Position]) -> None:
+    def __init__(
+        self, cluster: Cluster, backend: Backend, layout: Layout, plan: Plan, positions: Sequence[Position]
+    ) -> None:
         self.cluster, self.layout, self.plan = cluster, layout, plan
+        self._backend = backend
         self._positions: tuple[Position, ...] | None = tuple(positions)
 
     @property
@@ -93,23 +92,18 @@ class Pool:
     ) -> WorkerGroup:
         """The processes of a component where the plan has them, each told its share."""
         self._check_held()
-        members = self.component(component).members
-        firsts = _firsts(self.cluster, self.layout)
-        ranks = [[firsts[place.cluster_node_rank] + device for device in place.hardware] for place in members]
-        return launcher.launch(
-            self.cluster,
-            FlexiblePlacementStrategy(ranks, self.layout.node_group or None),
-            name or component,
-            isolate_accelerator,
-            timeout,
-            [self.plan.share_of(component, rank) for rank in range(len(members))],
-        )
+        part, plan = self.component(component), self.plan
+        if not isolate_accelerator:
+            counts = [node.accelerators.count for node in plan.inventory.nodes]
+            seen = replace(part, members=tuple(without_isolation(part.members, counts)))
+            plan = replace(plan, components={**plan.components, component: seen})
+        return self.cluster.launch_component(plan, component, launcher, name, timeout)
 
     def release(self) -> None:
         """End what this process runs on the accelerators, and give them back. May be called twice."""
         positions, self._positions = self._positions, None
         if positions:
-            self.cluster.give_back_positions(positions)
+            self._backend.give_back_positions(positions)
 
     def __enter__(self) -> Pool:
         return self
@@ -118,43 +112,19 @@ class Pool:
         self.release()
 
 
-def open_pool(cluster: Cluster, layout: Layout, timeout: float) -> Pool:
+def open_pool(cluster: Cluster, backend: Backend, layout: Layout, timeout: float) -> Pool:
     """Reserve what the layout needs, find out what was granted, and plan on exactly that."""
     limit = seconds(timeout)
-    resources = _resources(cluster, layout)
-    wanted = None
-    if layout.accelerators is not None or not 0 < layout.reserved <= resources.total or resources.bare:
-        planned = plan(layout, cluster.inventory)  # says what is missing, if anything is
-        wanted = [(device.node, device.number) for device in planned.occupancy]
-        if not wanted:
-            return Pool(cluster, layout, planned, ())
-    nodes = [slot.node.rank for slot in resources.slots]
-    firsts = _firsts(cluster, layout)
-    positions = sorted(
-        cluster.take_positions(layout.reserved, nodes, wanted, RESERVE_WITHIN if limit is None else limit),
-        key=lambda one: firsts[one.node] + one.device,
-    )
-    ranks = [firsts[one.node] + one.device for one in positions]
+    planner = PoolPlanner(layout, backend.inventory)
+    wanted = planner.asked_for()
+    if wanted == []:
+        return Pool(cluster, backend, layout, planner.plan_on([]), ())
+    within = RESERVE_WITHIN if limit is None else limit
+    taken = backend.take_positions(layout.reserved, planner.nodes, wanted, within)
+    granted = {(one.node, one.device): one for one in taken}
     try:
-        granted = plan(replace(layout, accelerators=ranges(ranks)), cluster.inventory)
-    except BaseException as error:
-        cluster.give_back_positions(positions)
-        if isinstance(error, RoostError) and ranks != list(range(len(ranks))):
-            raise type(error)(*[_with_ranks(finding, ranks) for finding in error.findings]) from None
+        plan = planner.plan_on(list(granted))
+    except BaseException:
+        backend.give_back_positions(taken)
         raise
-    return Pool(cluster, layout, granted, positions)
-
-
-def _with_ranks(finding: Finding, ranks: Sequence[int]) -> Finding:
-    """The layout may fit the cluster, and not what others have left of it."""
-    free = f"the first that are free are accelerators {ranges(ranks)}"
-    return replace(finding, why=f"{finding.why}; {free}" if finding.why else free)
-
-
-def _resources(cluster: Cluster, layout: Layout) -> Resources:
-    return cluster.inventory.resources(layout.node_group or None)
-
-
-def _firsts(cluster: Cluster, layout: Layout) -> dict[int, int]:
-    """Resource rank of each node's first accelerator."""
-    return {slot.node.rank: slot.first for slot in _resources(cluster, layout).slots}
+    return Pool(cluster, backend, layout, plan, [granted[one] for one in planner.in_order(list(granted))])

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from roost.config.document import Document, load
-from roost.config.job import RESERVED_LABELS, split_labels
-from roost.errors import ConfigurationError, Finding, counted, error_for, nearest
+from roost.config.job import RESERVED_LABELS
+from roost.config.labels import known_groups, split_labels
+from roost.errors import ConfigurationError, Finding, counted, error_for
 from roost.inventory.group_reading import build_groups
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.nodes import Node
@@ -125,7 +126,7 @@ class Inventory:
                     Finding(
                         code="RI103",
                         what=f"unknown node group {name!r}",
-                        remedy=nearest(name, [*self.groups, *RESERVED_LABELS]),
+                        remedy=known_groups(name, [*self.groups, *RESERVED_LABELS]),
                     )
                 )
         return names

@@ -83,6 +83,15 @@ def parse_shape(text: str) -> tuple[Node, ...]:
                 )
             )
         count, accelerators, model = int(match[1]), int(match[2]), match[3] or ""
+        if model and not accelerators:
+            raise ConfigurationError(
+                Finding(
+                    code="RI101",
+                    what=f"{piece.strip()[:80]!r} names a model, but a node without accelerators has none",
+                    remedy=f"write {count}x0 for the nodes, and declare robots as a node group with `hardware`, "
+                    "such as `hardware: {type: Franka, configs: [{node_rank: 0}]}`",
+                )
+            )
         nodes += uniform_nodes(count, accelerators, model=model, first=len(nodes))
     return tuple(nodes)
 

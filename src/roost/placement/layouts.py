@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from roost.config.document import Document
 from roost.config.engines import EngineGroup, EngineSlice, Server
 from roost.config.job import ComponentRule
-from roost.config.layout import PLACE, Layout, LayoutMode
+from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import count_key, width_key
+from roost.config.layout_modes import LayoutMode
 from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import Finding, Path, RoostError, counted
 from roost.inventory.inventory import Inventory
@@ -29,12 +31,17 @@ class LaidOut:
     findings: list[Finding] = field(default_factory=list)
 
 
-def layout_rules(layout: Layout, inventory: Inventory, document: Document) -> LaidOut:
-    """A rule for each component of the layout that runs here, or what keeps it from fitting."""
+def layout_rules(
+    layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None = None
+) -> LaidOut:
+    """A rule for each component of the layout that runs here, or what keeps it from fitting.
+
+    `granted` are the resource ranks of the pool where it has them already.
+    """
     laid = LaidOut()
     if not layout.reserved:
         return laid
-    pool, findings = _pool(layout, inventory, document)
+    pool, findings = _pool(layout, inventory, document, granted)
     laid.findings.extend(findings)
     if pool is None:
         return laid
@@ -60,7 +67,9 @@ def layout_rules(layout: Layout, inventory: Inventory, document: Document) -> La
     return laid
 
 
-def _pool(layout: Layout, inventory: Inventory, document: Document) -> tuple[PoolRanks | None, list[Finding]]:
+def _pool(
+    layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None
+) -> tuple[PoolRanks | None, list[Finding]]:
     try:
         resources = inventory.resources(layout.node_group)
     except RoostError as error:
@@ -82,6 +91,8 @@ def _pool(layout: Layout, inventory: Inventory, document: Document) -> tuple[Poo
                 remedy="use a group that has accelerators, or leave node_group out",
             )
         ]
+    if granted is not None:
+        return PoolRanks(resources, [Ranks(rank, rank) for rank in granted]), []
     there = 0 if resources.bare else resources.total
     runs = [Ranks(0, there - 1)] if there else []
     spec = parse_ranks(layout.accelerators or "all")

@@ -98,6 +98,10 @@ def _beyond(
     left, count = last - held.first + 1, len(segment.processes or ())
     even = left > 0 and (not count or left % count == 0 or count % left == 0)
     within = f"use {Ranks(held.first, last)}" if even else f"stay within {Ranks(0, last)}"
+    nodes = Ranks(held.first if left > 0 else 0, last)
+    if resources.bare and rule.spec.segments == (segment,) and not count and len(held) % len(nodes) == 0:
+        where_they_sit = f"the {len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes}"
+        within += f", or {nodes}:0-{len(held) - 1} for {len(held)} processes on {where_they_sit}"
     where = (
         "take a larger cluster" if resources.labels in ((), ("cluster",), ("node",)) else "enlarge the group"
     )

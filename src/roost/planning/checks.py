@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
-from roost.config.ranks import ranges
+from roost.config.ranks import Ranks, parse_ranks, ranges
 from roost.errors import Finding, Path
+from roost.inventory.resources import ACCELERATOR
 from roost.planning.component_plan import ComponentPlan
+from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
+from roost.planning.preflight import Holder
 
 __all__ = ["check", "ranges"]
 
 _SHOWN = 4
+_WIDEST_SEAM = 2  # resources; more are shared on purpose
+_MOST_SEAMS = 20
 
 
 def check(plan: Plan, laid_out: Collection[str] = ()) -> list[Finding]:
     """Advice; `laid_out` are the components a layout placed."""
-    findings = [*_idle(plan), *_crowded(plan)]
+    findings = [*idle(plan), *_crowded(plan), *islice(_seams(plan, laid_out), _MOST_SEAMS)]
     for name, component in plan.components.items():
         place = ("layout",) if name in laid_out else ("component_placement", name)
         findings += _mixed_models(plan, component, ("cluster", *place))
     return findings
 
 
-def _listed(items: Sequence[str]) -> str:
+def _listed(items: Sequence[str], between: str = "; ") -> str:
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return "; ".join(items[:_SHOWN]) + more
+    return between.join(items[:_SHOWN]) + more
 
 
 def _nodes(ranks: Sequence[int]) -> str:
@@ -36,20 +42,21 @@ def _nodes(ranks: Sequence[int]) -> str:
     return f"node{'s' * (len(ranks) > 1)} {','.join(spans[:_SHOWN])}{more}"
 
 
-def _idle(plan: Plan) -> list[Finding]:
-    if not plan.idle:
-        return []
-    by_node: dict[int, list[int]] = {}
-    for device in plan.idle:
-        by_node.setdefault(device.node, []).append(device.number)
+def idle(plan: Plan, held: Sequence[Holder] = ()) -> list[Finding]:
+    """Advice to use the accelerators that neither a component uses nor others hold."""
     same: dict[str, list[int]] = {}
-    for node, indices in by_node.items():
-        same.setdefault(ranges(indices), []).append(node)
-    where = [f"{_nodes(nodes)}: {indices}" for indices, nodes in same.items()]
+    count = 0
+    for node, unused in unused_by_node(plan, held).items():
+        if unused.idle:
+            same.setdefault(unused.idle_numbers, []).append(node)
+            count += unused.idle
+    if not count:
+        return []
+    where = [f"{_nodes(nodes)}: {numbers}" for numbers, nodes in same.items()]
     return [
         Finding(
             code="RW102",
-            what=f"{len(plan.idle):,} of {plan.inventory.num_accelerators:,} accelerators are idle",
+            what=f"{count:,} of {plan.inventory.num_accelerators:,} accelerators are idle",
             why=_listed(where),
             remedy="place a component there, or ask for fewer nodes",
         )
@@ -106,3 +113,56 @@ def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Find
             path=path,
         )
     ]
+
+
+def _seams(plan: Plan, laid_out: Collection[str]) -> Iterator[Finding]:
+    """Components such as 0-8 and 8-15 that share the end of one range and the start of the other, no more.
+
+    Only rules are looked at, never processes: there may be a million of those.
+    """
+    placed: dict[tuple[str, ...], dict[Ranks, list[str]]] = {}  # by node groups and range, the components
+    for name, component in plan.components.items():
+        on_hardware = bool(component.members and component.members[0].hardware)
+        whole = _whole_range(component.rule) if on_hardware and name not in laid_out else None
+        if whole is not None:
+            labels = component.node_groups or ("cluster",)
+            placed.setdefault(labels, {}).setdefault(whole, []).append(name)
+    for labels, components in placed.items():
+        starting: dict[int, list[Ranks]] = {}
+        for held in components:
+            starting.setdefault(held.first, []).append(held)
+        for low in components:
+            for first in range(low.last - _WIDEST_SEAM + 1, low.last + 1):
+                for high in starting.get(first, ()):
+                    seam = Ranks(first, low.last)
+                    if min(len(low), len(high)) >= 4 * len(seam):
+                        yield _seam(plan, labels, components[low], low, components[high], high)
+
+
+def _whole_range(rule: str) -> Ranks | None:
+    """The range a rule's resources form, if they form one."""
+    whole: Ranks | None = None
+    for segment in parse_ranks(rule).segments:
+        held = segment.resources
+        if held is None or (whole is not None and held.first != whole.last + 1):
+            return None
+        whole = Ranks(whole.first if whole else held.first, held.last)
+    return whole
+
+
+def _seam(
+    plan: Plan, labels: tuple[str, ...], below: list[str], low: Ranks, above: list[str], high: Ranks
+) -> Finding:
+    groups = [plan.inventory.groups.get(label) for label in labels]
+    kinds = {(group and group.hardware_type) or ACCELERATOR for group in groups}
+    shared = Ranks(high.first, low.last)
+    noun = (kinds.pop() if len(kinds) == 1 else "resource") + "s" * (len(shared) > 1)
+    lower, upper = _listed(below, ", "), _listed(above, ", ")
+    return Finding(
+        code="RW108",
+        what=f"{lower} ({low}) and {upper} ({high}) share {noun} {shared} and nothing else",
+        why="a range includes its last rank",
+        remedy=f"{Ranks(low.first, high.first - 1)} and {high}, or {low} and {Ranks(low.last + 1, high.last)}, "
+        "would be apart",
+        path=("cluster", "component_placement", above[0]),
+    )

@@ -27,6 +27,9 @@ class JobCompiler:
         self.job, self.findings = read_job(source, overrides, inventory.groups)
         self.inventory = inventory
         self.components: dict[str, ComponentPlan] = {}
+        self.granted: Sequence[int] | None = (
+            None  # the resource ranks of a layout's pool, where it has them already
+        )
         self._engines: dict[str, Engines] = {}
         self._broken: set[Path] | None = None
         self._left = 0  # processes that may still be placed
@@ -94,7 +97,7 @@ class JobCompiler:
     def _lay_out_pool(self) -> None:
         """Turn the job's layout, if it has one, into rules like any other's."""
         if self.job.layout is not None:
-            laid = layout_rules(self.job.layout, self.inventory, self.job.document)
+            laid = layout_rules(self.job.layout, self.inventory, self.job.document, self.granted)
             self.findings += laid.findings
             self._engines = {
                 name: Engines(processes=processes, server=part.server, kind=part.kind)

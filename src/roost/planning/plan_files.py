@@ -10,8 +10,8 @@ from pathlib import Path as FilePath
 from roost.config.document import read_text
 from roost.config.json_text import read_json
 from roost.errors import ConfigurationError, Finding
+from roost.planning.files import write_file
 from roost.planning.plan import Plan
-from roost.planning.private_files import write_private
 
 MAX_BYTES = 1 << 30
 
@@ -21,7 +21,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    write_private(path, plan_text(plan))
+    write_file(path, plan_text(plan), private=True)
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:

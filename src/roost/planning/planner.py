@@ -8,10 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from roost.config.layout import Layout
 from roost.errors import ConfigurationError, Finding
 from roost.inventory.inventory import Inventory
-from roost.placement.strategies import inventory_of
+from roost.placement.strategies import (
+    NodePlacementStrategy,
+    PackedPlacementStrategy,
+    PlacementStrategy,
+    inventory_of,
+)
 from roost.planning.checks import check
+from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
@@ -30,11 +37,28 @@ def plan(
     `placement=ModelParallelComponentPlacement` for jobs whose program uses that class.
     """
     with _collector_paused():
-        compiler = placement.compiler(job, inventory_of(inventory), overrides)
-        planned = compiler.compiled()
-        layout = compiler.job.layout
-        advice = check(planned, layout.components if layout else ())
-        return replace(planned, findings=(*planned.findings, *advice))
+        return _planned(placement.compiler(job, inventory_of(inventory), overrides))
+
+
+def plan_granted(layout: Layout, inventory: Inventory, ranks: Sequence[int]) -> Plan:
+    """The plan of a layout whose pool is exactly these resource ranks."""
+    compiler = JobCompiler(layout, inventory)
+    compiler.granted = ranks
+    return _planned(compiler)
+
+
+def _planned(compiler: JobCompiler) -> Plan:
+    planned = compiler.compiled()
+    layout = compiler.job.layout
+    advice = check(planned, layout.components if layout else ())
+    return replace(planned, findings=(*planned.findings, *advice))
+
+
+def everywhere(inventory: Inventory) -> PlacementStrategy:
+    """A process on every accelerator, or on every node where there are none."""
+    if inventory.num_accelerators:
+        return PackedPlacementStrategy(0, inventory.num_accelerators - 1)
+    return NodePlacementStrategy(range(len(inventory.nodes)))
 
 
 def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:

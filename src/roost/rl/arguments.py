@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from roost.engine.group import GroupLauncher
 from roost.engine.pool import Pool
-from roost.engine.workers.worker import Worker
+from roost.engine.workers.worker import GroupLauncher, Worker
 from roost.errors import ConfigurationError, Finding
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roost.engine.here import inline_cluster, lease_ports
+from roost.engine.here import inline_here, lease_ports
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.confinement import confine
 from roost.engine.workers.worker import Worker
@@ -79,7 +79,7 @@ class Engine(Worker):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         worker = super().__new__(cls)
-        if hasattr(worker, "_context") and inline_cluster() is None:
+        if hasattr(worker, "_context") and inline_here() is None:
             confine()  # before the constructor, which may start children
         return worker
 

@@ -67,7 +67,7 @@ class RunningEngines:
     def seat(self, rank: int) -> str:
         """Where a process sits, in words."""
         assert self.workers is not None
-        return self.workers.seat(rank)
+        return self.workers._seat(rank)
 
     def ask_health(self) -> dict[int, GroupResult]:
         """Asks every process that is up; without waiting."""

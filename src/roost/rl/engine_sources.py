@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roost.config.layout import Layout
-from roost.engine.group import GroupLauncher
+from roost.engine.workers.worker import GroupLauncher
 from roost.errors import ConfigurationError, Finding, nearest
 from roost.rl.arguments import launcher_of
 from roost.rl.command import CommandLine

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roost.config.engines import EngineSlice
-from roost.engine.group import GroupLauncher
 from roost.engine.pool import Pool
 from roost.engine.workers.result import GroupResult, seconds
+from roost.engine.workers.worker import GroupLauncher
 from roost.errors import CallTimeout, ConfigurationError, Finding, LaunchError, WorkerError, nearest
 from roost.rl.addresses import parse_addresses
 from roost.rl.arguments import check_pool, refused
@@ -76,9 +76,10 @@ class RolloutManager:
     def _launch(
         self, part: EngineSlice, sources: Mapping[str, GroupLauncher], deadline: float
     ) -> RunningEngines:
-        members = self.pool.component(part.component).members
-        processes = part.gpus_per_engine // len(members[0].hardware)
-        if part.kind == "placeholder":
+        engines = self.pool.component(part.component).engines
+        assert engines is not None
+        processes = engines.processes
+        if engines.runs_nothing:
             return RunningEngines(part, processes, None)
         name = self._name + part.component.removeprefix("rollout")
         workers = self.pool.launch(sources[part.component], part.component, name, _left(deadline))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from roost.engine.group import START_WITHIN, GroupLauncher, WorkerGroup
+from roost.engine.group import WorkerGroup
 from roost.engine.pool import Pool
 from roost.engine.workers.result import GroupResult, seconds
-from roost.engine.workers.worker import Worker
+from roost.engine.workers.worker import START_WITHIN, GroupLauncher, Worker
 from roost.errors import Finding, WorkerError
 from roost.rl.arguments import check_pool, launcher_of
 

@@ -1,4 +1,4 @@
-"""What is said of each component: how many processes, what each holds, where they sit, with whom they share."""
+"""The rows of a table of components: how many processes, what each holds, where they sit, who shares with them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
 from roost.views.seats import Seats
 
-MAX_LINES = 4  # of the places of one component
-MAX_NAMES = 4
+MAX_LINES = 4  # for the places of one component
+MAX_NAMES = 4  # of components it shares with
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def component_rows(plan: Plan, seats: Seats, show_all: bool = False) -> list[Com
 
 
 def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]]:
-    """The columns of a table that say something, as heading and field; `charged` asks for the shares."""
+    """The columns worth showing, as heading and field. `charged` adds the column of shares."""
     found = [("component", "name")]
     if any(row.groups != "cluster" for row in rows):
         found.append(("group", "groups"))
@@ -48,7 +48,7 @@ def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]
 
 
 def any_charged(rows: Iterable[ComponentRow]) -> bool:
-    """Whether the shares are worth a column: some component has less than all of an accelerator."""
+    """Whether some component has only a part of an accelerator, so that shares are worth a column."""
     return any(row.share not in ("", "1") for row in rows)
 
 
@@ -71,6 +71,7 @@ def _row(
 
 
 def listed(items: list[str], limit: int, show_all: bool, more: str) -> list[str]:
+    """At most `limit` items; the last one then says how many more there are."""
     if show_all or len(items) <= limit:
         return items
     return [*items[: limit - 1], more.format(len(items) - limit + 1)]
@@ -105,7 +106,7 @@ def _span(numbers: Iterable[int]) -> str:
 
 
 def places(component: ComponentPlan) -> Iterator[str]:
-    """`0-31 on nodes 0-3, 8 each`: process ranks by runs of nodes that hold equally many."""
+    """`0-31 on nodes 0-3, 8 each`: one line for neighbouring nodes with equally many processes."""
     runs: list[list[int]] = []  # first node, last node, first rank, processes on each node
     for node, first, count in _by_node(component):
         if runs and runs[-1][1] == node - 1 and runs[-1][3] == count:
@@ -123,7 +124,7 @@ def places(component: ComponentPlan) -> Iterator[str]:
 
 
 def _by_node(component: ComponentPlan) -> Iterator[tuple[int, int, int]]:
-    """Node, first process rank and number of processes, for each stretch on one node."""
+    """Node, first process rank and number of processes, for each series of ranks on one node."""
     node, first = -1, 0
     for place in component.members:
         if place.cluster_node_rank != node:

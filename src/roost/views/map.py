@@ -1,33 +1,41 @@
-"""The map in a terminal: a row for each node, a cell for each accelerator, and who sits there.
+"""The map in a terminal: a row for each node, and a cell for each accelerator with the components on it.
 
-Cells show process ranks where that fits, else letters; where not even letters fit side by side, they become
-runs such as `0-7 AR  8-15 I`.
+Cells show process ranks if the terminal is wide enough, or else only letters. If letters do not fit side by side
+either, equal cells are written as runs: `0-7 AR  8-15 I`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from roost.planning.held import NOTHING_HELD, Unused
 from roost.planning.plan import Plan
-from roost.views.look import KEEP, Fragments, Look
 from roost.views.rows import NodeRows, Row, bounded, left_out_note
 from roost.views.seats import Seats
+from roost.views.style import KEEP, Fragments, Style
 
-FEW_NODES = 8  # up to here process ranks are worth showing
+FEW_NODES = 8  # up to here cells show process ranks
 MAX_ROWS = 24
 MAX_RUNS = 24
 _GAP = 2
-_LEAST_BESIDE = 20  # the last column may wrap, down to this width
+_LEAST_BESIDE = 20  # the last column may be wrapped to this width
 
 
-def node_map(plan: Plan, seats: Seats, look: Look, width: int, show_all: bool = False) -> tuple[Table, str]:
-    """The map, and a note on what it leaves out."""
-    found = NodeRows(plan, seats, look, FEW_NODES)
+def node_map(
+    plan: Plan,
+    seats: Seats,
+    style: Style,
+    width: int,
+    show_all: bool = False,
+    unused: Mapping[int, Unused] = NOTHING_HELD,
+) -> tuple[Table, str]:
+    """The map, and a note on the rows it leaves out."""
+    found = NodeRows(plan, seats, style, FEW_NODES, unused)
     rows, grid = found.drawn(with_ranks=False), True
     if found.ranks:
         detailed = found.drawn(with_ranks=True)
@@ -36,7 +44,7 @@ def node_map(plan: Plan, seats: Seats, look: Look, width: int, show_all: bool = 
     if not _fits(rows, width, _cell_width(rows)):
         grid = False
     shown, left_out = bounded(rows, None if show_all else MAX_ROWS)
-    return _table(shown, look, grid), left_out_note(left_out)
+    return _table(shown, style, grid), left_out_note(left_out)
 
 
 def _width(fragments: Fragments) -> int:
@@ -69,10 +77,10 @@ def _joined(parts: Sequence[Fragments], between: str = ", ") -> Fragments:
     return tuple(pieces[1:])
 
 
-def _table(rows: Sequence[Row | None], look: Look, grid: bool) -> Table:
+def _table(rows: Sequence[Row | None], style: Style, grid: bool) -> Table:
     drawn = [row for row in rows if row is not None]
     cell = _cell_width(drawn)
-    wall = look.wall if any((" ", "") in cell for row in drawn for cell in row.cells) else " "
+    wall = style.wall if any((" ", "") in cell for row in drawn for cell in row.cells) else " "
     with_host = any(row.host for row in drawn)
     with_beside = any(row.beside for row in drawn)
     with_cells = any(row.cells for row in drawn)
@@ -94,9 +102,9 @@ def _table(rows: Sequence[Row | None], look: Look, grid: bool) -> Table:
             values.append(Text(row.host))
         if with_cells:
             values.append(Text(row.model))
-            values.append(_grid(row, look, cell, wall) if grid else _runs(row, look))
+            values.append(_grid(row, style, cell, wall) if grid else _runs(row, style))
         if with_beside:
-            values.append(look.text(_joined(row.beside)))
+            values.append(style.text(_joined(row.beside)))
         table.add_row(*values)
     return table
 
@@ -106,16 +114,16 @@ def _header(rows: Sequence[Row], cell: int, wall: str) -> Text:
     return Text(wall.join(str(index).ljust(cell) for index in range(count)))
 
 
-def _grid(row: Row, look: Look, cell: int, wall: str) -> Text:
+def _grid(row: Row, style: Style, cell: int, wall: str) -> Text:
     cells = []
     for fragments in row.cells:
-        text = look.text(fragments)
+        text = style.text(fragments)
         text.append(" " * (cell - text.cell_len))
         cells.append(text)
     return Text.assemble((wall, "dim")).join(cells)
 
 
-def _runs(row: Row, look: Look) -> Text:
+def _runs(row: Row, style: Style) -> Text:
     parts: list[Fragments] = []
     first = 0
     for fragments, run in groupby(row.cells):
@@ -126,4 +134,4 @@ def _runs(row: Row, look: Look) -> Text:
     left = len(parts) - MAX_RUNS
     if left > 0:
         parts = [*parts[:MAX_RUNS], ((f"and {left} more", ""),)]
-    return look.text(_joined(parts, "  "))
+    return style.text(_joined(parts, "  "))

@@ -1,22 +1,26 @@
-"""A plan as one HTML page: the picture, the components, what to know, and where every process sits.
+"""A plan as one HTML page: the map, the components, the findings, and the place of every process.
 
-The page holds all it needs, runs no script and may load nothing, so it can be attached to a review or a run.
+The page needs no other file, runs no script and loads nothing, so it can be attached to a review or a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import date
 
+from roost.config.ranks import ranges
 from roost.errors import Finding
-from roost.planning.checks import ranges
 from roost.planning.component_plan import ComponentPlan
+from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
+from roost.planning.preflight import Holder
+from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import any_charged, columns, component_rows
-from roost.views.look import Look
 from roost.views.seats import Seats, seats
-from roost.views.svg import STYLE, fill_of, map_picture, text, title_of
+from roost.views.style import Style
+from roost.views.svg import fill_of, map_picture, text, title_of
 
-MAX_PROCESSES = 5_000  # listed one by one; more than that nobody reads
+MAX_PROCESSES = 5_000  # up to here every process is listed; a longer page would be slow and unread
 _STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1b1f24; --dim: #6b7280; --line: #d9dde3; }
 @media (prefers-color-scheme: dark) {
@@ -49,15 +53,26 @@ _HEAD = """\
 """
 
 
-def render_page(plan: Plan, *, show_all: bool = False) -> str:
-    seated, look = seats(plan), Look.of(plan.components)
-    title, sums = text(title_of(plan)), text(seated.in_short)
-    picture = map_picture(plan, seated, look, show_all).standing_alone(title_of(plan), STYLE)
+def render_page(
+    plan: Plan,
+    *,
+    show_all: bool = False,
+    job: str = "",
+    day: date | None = None,
+    held: Sequence[Holder] = (),
+) -> str:
+    """`job` (the name of its file) and `day` make a heading. `held` is what others hold of the cluster."""
+    seated, style = seats(plan), Style.of(plan.components)
+    unused = unused_by_node(plan, held) if held else {}
+    named = heading(plan, job, day)
+    title = named or title_of(plan)
+    sums = in_short(seated, unused) + (f", {title_of(plan)}" if named else "")
+    nodes = map_picture(plan, seated, style, unused, held_lines(plan, held, show_all), show_all)
     parts = [
-        f"{_HEAD}<title>{title}</title>\n<style>{_STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
-        f'<h1>{title}</h1>\n<p>{sums}</p>\n<div class="map">\n{picture}</div>\n',
+        f"{_HEAD}<title>{text(title)}</title>\n<style>{_STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
+        f'<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n<div class="map">\n{nodes.as_svg(title)}</div>\n',
         "<h2>Components</h2>\n",
-        *_components(plan, seated, look, show_all),
+        *_components(plan, seated, style, show_all),
     ]
     if plan.findings:
         parts += ["<h2>To know</h2>\n", *map(_finding, plan.findings)]
@@ -72,7 +87,7 @@ def _pointing(plan: Plan) -> Iterator[str]:
         yield f"body:has(tr.c{bit}:hover) .map .band:not(.c{bit}) {{ opacity: .15; }}\n"
 
 
-def _components(plan: Plan, seated: Seats, look: Look, show_all: bool) -> Iterator[str]:
+def _components(plan: Plan, seated: Seats, style: Style, show_all: bool) -> Iterator[str]:
     rows = component_rows(plan, seated, show_all)
     if not rows:
         yield "<p>no component runs here</p>\n"
@@ -84,7 +99,7 @@ def _components(plan: Plan, seated: Seats, look: Look, show_all: bool) -> Iterat
         for _, field in shown:
             words = "\n".join(map(text, row.lines(field)))
             if field == "name":
-                letter = text(look.letters[row.name])
+                letter = text(style.letters[row.name])
                 words = f'<span class="chip" style="background:{fill_of(bit)}">{letter}</span>{words}'
             number = ' class="number"' if field == "processes" else ""
             cells.append(f"<td{number}>{words}</td>")

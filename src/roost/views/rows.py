@@ -1,24 +1,26 @@
-"""What a picture of the nodes shows: a row for each, and nodes whose rows would look the same as one row."""
+"""The rows of a map: one for each node, or one for several nodes that look the same."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from roost.config.ranks import ranges
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.placement import Device
-from roost.planning.checks import ranges
+from roost.planning.held import Unused
 from roost.planning.occupancy import Unit
 from roost.planning.plan import Plan
-from roost.views.look import KEEP, Fragments, Look, printable
 from roost.views.seats import NodeSeats, Seats, ranks_on_devices
+from roost.views.style import KEEP, Fragments, Style, printable
 
-FEW_UNITS = 4  # robots of a node listed one by one
-_SPANS = 3  # of the nodes of one row
-_TAIL = 4  # of the rows of a long map, how many come from the end
+FEW_UNITS = 4  # up to here the robots of a node are listed one by one
+_SPANS = 3  # ranges of nodes named in one row
+_TAIL = 4  # rows at the end of a long map that are always drawn
 
 
-Run = tuple[NodeSeats, NodeSeats]  # the first and the last of nodes side by side
+Run = tuple[NodeSeats, NodeSeats]  # the first and the last of several neighbouring nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,21 @@ class Row:
         return printable(held.model or held.type) if held.count else "-"
 
     @property
-    def look(self) -> object:
+    def appearance(self) -> object:
+        """Rows of equal appearance can be drawn as one."""
         return self.cells, self.beside, self.model
 
 
 class NodeRows:
-    """The rows of a plan. Process ranks are known where there are few nodes."""
+    """The rows of a plan. Up to `few_nodes` nodes, cells can show process ranks.
 
-    def __init__(self, plan: Plan, seats: Seats, look: Look, few_nodes: int) -> None:
-        self.seats, self.look = seats, look
+    `unused` says of the accelerators without a component which ones others hold.
+    """
+
+    def __init__(
+        self, plan: Plan, seats: Seats, style: Style, few_nodes: int, unused: Mapping[int, Unused]
+    ) -> None:
+        self.seats, self.style, self.unused = seats, style, unused
         few = len(seats.nodes) <= few_nodes
         self.ranks = ranks_on_devices(plan) if few else {}
         types = {label: group.hardware_type for label, group in plan.inventory.groups.items()}
@@ -83,23 +91,32 @@ class NodeRows:
                 else self._in_letters(mask)
                 for index, mask in enumerate(seats.accelerators)
             )
+            cells = self._with_held(seats.node.rank, cells)
             row = Row(((seats, seats),), cells, self._beside(seats))
-            if rows and rows[-1].look == row.look:
+            if rows and rows[-1].appearance == row.appearance:
                 row = Row(((rows.pop().first, seats),), cells, row.beside)
             rows.append(row)
         return rows
 
     def _in_letters(self, mask: int) -> Fragments:
         if mask not in self._letters:
-            found = tuple((self.look.letters[name], name) for name in self.seats.names_in(mask))
-            self._letters[mask] = found or ((self.look.idle, ""),)
+            found = tuple((self.style.letters[name], name) for name in self.seats.names_in(mask))
+            self._letters[mask] = found or ((self.style.idle, ""),)
         return self._letters[mask]
 
     def _with_ranks(self, device: Device) -> Fragments:
         pieces: list[tuple[str, str]] = []
         for name, ranks in self.ranks.get(device, {}).items():
-            pieces += [(" ", ""), (self.look.letters[name] + ranges(ranks), name)]
-        return tuple(pieces[1:]) or ((self.look.idle, ""),)
+            pieces += [(" ", ""), (self.style.letters[name] + ranges(ranks), name)]
+        return tuple(pieces[1:]) or ((self.style.idle, ""),)
+
+    def _with_held(self, node: int, cells: tuple[Fragments, ...]) -> tuple[Fragments, ...]:
+        if node not in self.unused:
+            return cells
+        return tuple(
+            ((self.style.unused[state], ""),) if (state := self.unused[node].state_of(number)) else cell
+            for number, cell in enumerate(cells)
+        )
 
     def _beside(self, seats: NodeSeats) -> tuple[Fragments, ...]:
         found: list[Fragments] = []
@@ -127,15 +144,15 @@ class NodeRows:
 
 
 def bounded(rows: list[Row], most: int | None) -> tuple[list[Row | None], list[Row]]:
-    """The rows to show, None where some are left out, and those.
+    """At most `most` rows to draw, with None in the place of the rows left out, and the rows left out.
 
-    Where there are too many, nodes that look the same become one row wherever they are.
+    Too many rows are first reduced by drawing nodes that look the same as one row, even when they are not neighbours.
     """
     if most is None or len(rows) <= most:
         return list(rows), []
     alike: dict[object, list[Row]] = {}
     for row in rows:
-        alike.setdefault(row.look, []).append(row)
+        alike.setdefault(row.appearance, []).append(row)
     if len(alike) <= most:
         return [
             Row(tuple(run for row in same for run in row.runs), same[0].cells, same[0].beside)

@@ -36,17 +36,6 @@ class Seats:
     def total(self) -> int:
         return sum(len(node.accelerators) for node in self.nodes)
 
-    @property
-    def in_short(self) -> str:
-        """`4 nodes, 32 accelerators: 28 used, 4 idle, 8 shared`."""
-        nodes = f"{len(self.nodes):,} node{'s' * (len(self.nodes) != 1)}"
-        if not self.total:
-            return f"{nodes}, no accelerators"
-        idle = self.total - self.used
-        return (
-            f"{nodes}, {self.total:,} accelerators: {self.used:,} used, {idle:,} idle, {self.shared:,} shared"
-        )
-
     def names_in(self, mask: int) -> list[str]:
         return [name for bit, name in enumerate(self.names) if mask >> bit & 1]
 

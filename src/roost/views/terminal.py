@@ -1,4 +1,4 @@
-"""A plan, and findings, as text for a terminal."""
+"""A plan or findings as text for a terminal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from roost.errors import Finding, render
+from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
-from roost.views.look import KEEP, Look
+from roost.planning.preflight import Holder
+from roost.views.captions import held_lines, in_short
 from roost.views.map import node_map
-from roost.views.seats import Seats, seats
-from roost.views.table import components
+from roost.views.seats import seats
+from roost.views.style import KEEP, Style
+from roost.views.table import component_table
 
-DEFAULT_WIDTH = 100  # where there is no terminal to ask
+DEFAULT_WIDTH = 100  # of text that does not go to a terminal
 
 
 def render_plan(
@@ -25,26 +28,25 @@ def render_plan(
     colour: bool = False,
     ascii_only: bool = False,
     show_all: bool = False,
+    held: Sequence[Holder] = (),
 ) -> str:
-    """The map, the components, and a line that sums up."""
+    """The map, the components, and a line that sums up. `held` is what others hold of the cluster."""
     seated = seats(plan)
-    look = Look.of(plan.components, ascii_only)
-    nodes, note = node_map(plan, seated, look, width, show_all)
+    unused = unused_by_node(plan, held) if held else {}
+    style = Style.of(plan.components, ascii_only)
+    nodes, note = node_map(plan, seated, style, width, show_all, unused)
     parts: list[RenderableType] = [nodes]
     if note:
         parts.append(Text(note, "dim"))
+    parts += [Text(line) for line in held_lines(plan, held, show_all)]
     nobody = Text("no component runs here")  # a layout may reserve nothing
-    table = components(plan, seated, look, width, show_all) if plan.components else nobody
-    parts += ["", table, "", _summary(plan, seated)]
+    table = component_table(plan, seated, style, width, show_all) if plan.components else nobody
+    parts += ["", table, "", Text.assemble(in_short(seated, unused), (f"  plan {plan.short_digest}", "dim"))]
     return _draw(parts, width, colour)
 
 
-def _summary(plan: Plan, seated: Seats) -> Text:
-    return Text.assemble(seated.in_short, (f"  plan {plan.short_digest}", "dim"))
-
-
 def render_findings(findings: Sequence[Finding], *, colour: bool = False) -> str:
-    """The text of `roost.errors.render`, which words everything, with colour on top."""
+    """The text of `roost.errors.render`, in colour if wanted."""
     text = render(findings)
     if not colour:
         return text + "\n"
@@ -73,5 +75,5 @@ def _draw(parts: Sequence[RenderableType], width: int, colour: bool) -> str:
     for part in parts:
         console.print(part)
     text = page.getvalue().replace(KEEP, " ")
-    # Rows are padded to the table's width; nobody wants that in a file.
+    # Rich pads rows to the table's width; in a file that would be trailing spaces.
     return text if colour else "\n".join(line.rstrip() for line in text.split("\n"))

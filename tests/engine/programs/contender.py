@@ -18,7 +18,7 @@ def main() -> None:
             if verb == "end":
                 break
             if verb == "release":
-                cluster.reservation.release()
+                cluster._backend.reservation.release()
                 say("released")
                 continue
             needs: dict[int, set[int]] = {}
@@ -27,12 +27,12 @@ def main() -> None:
                 needs[int(node)] = {int(device) for device in devices.split(",")}
             began = time.monotonic()
             try:
-                cluster.reservation.ensure(needs)
+                cluster._backend.reservation.ensure(needs)
             except roost.ReservationError as error:
                 say({"refused": str(error), "seconds": time.monotonic() - began})
             else:
                 names = {
-                    node: cluster.reservation.device_names(node, sorted(wanted))
+                    node: cluster._backend.reservation.device_names(node, sorted(wanted))
                     for node, wanted in needs.items()
                 }
                 say({"held": names})

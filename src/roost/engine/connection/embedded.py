@@ -1,8 +1,8 @@
 """A real Ray of several nodes on this machine, with virtual accelerators.
 
-It listens on loopback only, on ports nobody uses, in a directory of its own, so it never meets another Ray.
-A child process runs it: Ray's signal handlers stay out of the caller, and when the caller dies, however it
-dies, the child reads the end of its input and takes everything down.
+It listens on loopback only, on free ports, in a directory of its own, so it never meets another Ray. A child
+process runs it: Ray's signal handlers stay out of the caller, and when the caller ends, however it ends, the child
+reads the end of its input and ends the whole Ray.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from roost.engine.processes import keeper
 from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
@@ -30,13 +32,12 @@ from roost.secret_names import looks_secret
 INDEX_LABEL = "roost-index"
 TYPE_LABEL = "roost-accelerator"
 LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the network
-TRIES = (
-    3  # of starting: Ray gives a node 30 seconds, however busy the machine is, and no setting changes that
-)
+TRIES = 3  # Ray gives a node 30 seconds to start, even on a busy machine, and has no setting for that
 TOO_SLOW = "timed out during startup"
 START_WITHIN = 60.0  # seconds, and as many again for each further node
 STOP_WITHIN = 30.0
-# How a machine, its Python and its accelerators are set up. Everything else a worker needs is said in the config.
+CLEAR_WITHIN = 10.0
+# Variables that describe the machine, its Python and its accelerators. The config sets all others a worker needs.
 INHERITED = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
@@ -75,13 +76,13 @@ class EmbeddedCluster:
             except BaseException:
                 self.stop()
                 raise
-        # Ray reads the mode when it connects: this process must agree with the nodes.
+        # Ray reads the mode when it connects; this process must use the mode of the nodes.
         self._set_mode = "RAY_AUTH_MODE" not in os.environ
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         return self.address
 
     def _start(self) -> str:
-        """Start the child, and wait for what it says."""
+        """Start the child, and wait until it prints the address."""
         # Unix socket paths are short, so this lies directly in the temporary directory.
         self._directory = tempfile.mkdtemp(prefix="roost-")
         (Path(self._directory) / "ray").mkdir()
@@ -93,7 +94,7 @@ class EmbeddedCluster:
                 stderr=errors,
                 text=True,
                 env=environment_for_nodes(os.environ, self._directory),
-                start_new_session=True,  # Ctrl-C is for the caller, who then stops us in order
+                start_new_session=True,  # Ctrl-C goes to the caller, which then stops the child
             )
         assert self._child.stdin
         assert self._child.stdout
@@ -139,7 +140,7 @@ class EmbeddedCluster:
             os.environ.pop("RAY_AUTH_MODE", None)
             self._set_mode = False
         if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            _clear(self._directory)
             self._directory = ""
 
     def __enter__(self) -> str:
@@ -158,6 +159,36 @@ def _disconnect(address: str) -> None:
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized() and ray.get_runtime_context().gcs_address == address:
         ray.shutdown()
+
+
+def _clear(directory: str) -> None:
+    """Kill the processes of the Ray in this directory that are left, and remove the directory.
+
+    Ray waits a second for each of its processes to end. On a busy machine some take longer, such as the agents of
+    a raylet, and make the directory again when they write into it.
+    """
+    deadline = time.monotonic() + CLEAR_WITHIN
+    while True:
+        left = _ray_processes(directory)
+        for pid, start in left.items():
+            keeper.send(pid, start, signal.SIGKILL)
+        shutil.rmtree(directory, ignore_errors=True)
+        if not (left or Path(directory).exists()) or time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
+
+
+def _ray_processes(directory: str) -> dict[int, int]:
+    """Ray's own processes in this directory, without those that workers started: numbers and start times."""
+    found = {}
+    for pid in keeper.all_processes() - {os.getpid()}:
+        status = keeper.status_of(pid)
+        if status is None or status.ended or not keeper.was_given(pid, {"RAY_TMPDIR": directory}):
+            continue
+        command = keeper.contents(f"/proc/{pid}/cmdline")
+        if command.startswith(b"ray::") or os.fsencode(directory) in command:
+            found[pid] = status.start
+    return found
 
 
 def _read_line(stream: IO[str], timeout: float) -> str:
@@ -187,17 +218,17 @@ def _node_args(node: Node) -> dict[str, Any]:
 
 
 def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[str, str]:
-    """What the nodes' processes inherit: how this machine is set up, and nothing else of the caller's."""
+    """The environment of the nodes' processes: variables that describe this machine, and no others of the caller."""
     kept = {name: value for name, value in environ.items() if _is_of_the_machine(name)}
     for name in ("RAY_ADDRESS", "ROOST_JOB", "ROOST_NODE_RANK"):
         kept.pop(name, None)
-    # Ray notes the last cluster's address here: in our own directory, or other programs would join us by it.
+    # Ray writes the address of the last cluster there. Anywhere else, other programs would join this cluster.
     kept["RAY_TMPDIR"] = directory
     return {"RAY_raylet_start_wait_time_s": "120", "RAY_AUTH_MODE": "disabled", **kept}
 
 
 def _is_of_the_machine(name: str) -> bool:
-    if name.startswith("RAY_AUTH_"):  # Ray's own, and its nodes must agree on it
+    if name.startswith("RAY_AUTH_"):  # looks secret, but all nodes of a Ray must agree on it
         return True
     return (name in INHERITED or name.startswith(INHERITED_PREFIXES)) and not looks_secret(name)
 
@@ -207,7 +238,7 @@ def own_cluster_address() -> str | None:
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
     try:
         if note.stat().st_uid != os.getuid():
-            return None  # somebody else's
+            return None  # another user's
         address = note.read_text().strip()
         host, _, port = address.rpartition(":")
         with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
@@ -217,12 +248,12 @@ def own_cluster_address() -> str | None:
 
 
 def _run(directory: str) -> None:
-    """The child: start the nodes it is told of, say the address, and end with its input."""
+    """The child: read the nodes from its input, start them, print the address, and run until its input ends."""
     from ray.cluster_utils import Cluster as RayCluster
 
     head, *others = json.loads(sys.stdin.readline())
-    say = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever Ray prints goes to the log
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray's own output goes to the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cluster = RayCluster(
         initialize_head=True,
@@ -237,13 +268,13 @@ def _run(directory: str) -> None:
         for node in others:
             cluster.add_node(wait=False, **node)
         cluster.wait_for_nodes(timeout=120)
-        with contextlib.suppress(BrokenPipeError):  # nobody is there any more
-            say.write(cluster.address + "\n")
-            say.flush()
-        sys.stdin.read()  # until whoever started us ends
+        with contextlib.suppress(BrokenPipeError):  # the caller has ended
+            output.write(cluster.address + "\n")
+            output.flush()
+        sys.stdin.read()  # until the caller stops this cluster or ends
     finally:
         cluster.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)  # they may have had no chance to
+    _clear(directory)  # a caller that was killed cannot
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ import ray
 
 from roost.engine.connection.embedded import EmbeddedCluster, own_cluster_address
 from roost.engine.connection.signals import own_sigterm
+from roost.engine.connection.worker_count_warning import hide_if_embedded
 from roost.engine.workers.remote_errors import first_line
-from roost.errors import ClusterError, Finding, JobEnded, NoAnswer, RoostError, render
+from roost.errors import ClusterError, Finding, JobEnded, NoAnswer, RoostError, counted, render
 from roost.inventory.inventory import Inventory
 
 MINIMUM_RAY = (2, 49)
@@ -30,9 +31,12 @@ class Connection:
     _users: ClassVar[set[Connection]] = set()
     _ours: ClassVar[bool] = False  # roost called ray.init, so it may call ray.shutdown
     _embedded: ClassVar[EmbeddedCluster | None] = None
+    _show_warning: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __init__(self, address: str, ours: bool = False, embedded: EmbeddedCluster | None = None) -> None:
         self.address = address
+        if not Connection._users:
+            Connection._show_warning = staticmethod(hide_if_embedded())
         Connection._users.add(self)
         Connection._ours = Connection._ours or ours
         Connection._embedded = Connection._embedded or embedded
@@ -51,6 +55,8 @@ class Connection:
 
     @staticmethod
     def _undo() -> None:
+        Connection._show_warning()
+        Connection._show_warning = staticmethod(lambda: None)
         ours, embedded = Connection._ours, Connection._embedded
         Connection._ours, Connection._embedded = False, None
         if ours and ray.is_initialized():
@@ -95,7 +101,7 @@ def connect(
         shape = os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1)
         started = EmbeddedCluster(shape)
         print(
-            f"roost: No running Ray found; starting an embedded one ({started.inventory}).",
+            f"roost: No running Ray found; starting an embedded one ({_shape(started.inventory)}).",
             file=sys.stderr,
             flush=True,
         )
@@ -122,6 +128,13 @@ def connect(
     reached = context.address_info.get("gcs_address") or target
     warn_if_open(reached)
     return Connection(reached, ours=True, embedded=started)
+
+
+def _shape(inventory: Inventory) -> str:
+    first, *others = [node.accelerators.count for node in inventory.nodes]
+    if any(count != first for count in others):
+        return str(inventory)
+    return f"{counted(len(inventory.nodes), 'node')} x {counted(first, 'accelerator')}"
 
 
 def _knock(address: str, within: float = 10.0) -> None:

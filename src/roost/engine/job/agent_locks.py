@@ -14,7 +14,7 @@ from roost.engine.locks.lock_errors import devices_in_words, unwatched
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold
 from roost.engine.processes.owner import Owner
 from roost.engine.processes.process_facts import Process, this_process
-from roost.engine.workers.worker import describe_this_process
+from roost.engine.workers.worker_context import describe_this_process
 from roost.errors import JobEnded
 
 GRACE = 30.0  # seconds that an agent may be late with its answer

@@ -10,6 +10,7 @@ import ray
 
 from roost.engine.connection.discovery import on_node
 from roost.engine.connection.ray_connection import NAMESPACE, job_namespace, named
+from roost.engine.job.open_jobs import own_job
 from roost.errors import ClusterError, Finding, JobEnded, NoAnswer
 
 ANSWER_WITHIN = 30.0
@@ -75,6 +76,14 @@ class NodeManager(Manager):
     def __init__(self) -> None:
         self._layout: dict[str, Any] = {}
         self._held: dict[tuple[int, int], Any] = {}
+        self._plans: list[bytes] = []
+
+    def add_plan(self, plan: bytes) -> None:
+        """Keep a plan that the job has launched. It is not unpickled here: that would load all of planning."""
+        self._plans.append(plan)
+
+    def get_plans(self) -> list[bytes]:
+        return self._plans
 
     def set_layout(self, layout: Mapping[str, Any]) -> None:
         self._layout = dict(layout)
@@ -125,15 +134,15 @@ class WorkerManager(Manager):
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Any]] = {}
 
-    def register_group(self, name: str, description: Mapping[str, Any]) -> None:
-        self._groups[name] = {**description, "state": "running"}
+    def register_groups(self, descriptions: Mapping[str, Mapping[str, Any]]) -> None:
+        self._groups.update({name: {**group, "state": "running"} for name, group in descriptions.items()})
 
     def get_group(self, name: str) -> dict[str, Any] | None:
         return self._groups.get(name) if isinstance(name, str) else None
 
     def list_groups(self) -> dict[str, dict[str, Any]]:
         return {
-            name: {key: value for key, value in group.items() if key != "workers"}
+            name: {key: value for key, value in group.items() if key not in ("workers", "reports")}
             for name, group in self._groups.items()
         }
 
@@ -209,11 +218,13 @@ def is_running(job: str) -> bool:
 
 
 def current_job() -> str:
-    """This process's job: the job of its worker, else the only one running."""
-    told = os.environ.get("ROOST_JOB")
-    jobs = running_jobs()
+    """This process's job: the job of its worker, else the one it has open, else the only one running."""
+    told, jobs = os.environ.get("ROOST_JOB"), running_jobs()
     if told and (told in jobs or not jobs):
         return told
+    own = own_job()
+    if own in jobs:
+        return str(own)
     if len(jobs) == 1:
         return jobs[0]
     what = "several jobs are running" if jobs else "no job is running"

@@ -14,6 +14,7 @@ from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTabl
 from roost.engine.ports.port_shelf import PortShelf
 from roost.engine.processes.owner import Owner
 from roost.engine.processes.process_facts import Process
+from roost.engine.workers.call_log import Call, CallReader
 
 LOOK_EVERY = 0.3  # seconds
 
@@ -31,6 +32,7 @@ class NodeAgent:
         self._locks = LockTable()
         self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
         self._watcher: asyncio.Task[None] | None = None
+        self._logs: dict[Process, CallReader] = {}  # kept, so that calls of a dead worker can still be read
 
     async def facts(self, visible_variables: Iterable[str], search_paths: Iterable[str]) -> dict[str, Any]:
         """Facts that only a process on the node can read."""
@@ -44,6 +46,29 @@ class NodeAgent:
             },
             "pid": os.getpid(),
         }
+
+    # -- workers ---------------------------------------------------------------------------------------
+
+    async def follow(self, workers: Iterable[tuple[Process, int]]) -> None:
+        """Keep the logs of these workers of the node."""
+        for process, log in workers:
+            self._log_of(process, log)
+
+    async def observe(self, workers: Iterable[tuple[Process, int]]) -> list[tuple[bool, list[Call]]]:
+        """Of each worker: whether it lives, and its calls."""
+        found = []
+        for process, log in workers:
+            reader = self._log_of(process, log)
+            found.append((process.alive(), reader.calls() if reader else []))
+        return found
+
+    def _log_of(self, process: Process, log: int) -> CallReader | None:
+        if process not in self._logs and process.alive():
+            try:
+                self._logs[process] = CallReader(process.pid, log)
+            except (OSError, ValueError):  # it has just ended, or its system has no such memory
+                return None
+        return self._logs.get(process)
 
     # -- ports -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.locks.lock_table import Device
-from roost.engine.workers.worker import current_worker
+from roost.engine.workers.worker_context import current_worker
 from roost.errors import ClusterError, ConfigurationError, Finding, shown
 from roost.inventory.groups import NodeGroup
 from roost.inventory.nodes import Node

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine.workers.worker import WorkerContext
+from roost.engine.workers.worker_context import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.groups import NodeEnvironment
 from roost.inventory.inventory import Inventory
@@ -54,6 +54,7 @@ def rank_settings(
     master_port: int,
     device_names: Sequence[str],
     node_paths: Mapping[str, str],
+    generation: int = 0,
 ) -> RankSettings:
     setting = inventory.environment(placement.node_group_label, placement.cluster_node_rank)
     context = WorkerContext(
@@ -66,6 +67,7 @@ def rank_settings(
         node=str(inventory.nodes[placement.cluster_node_rank]),
         devices=tuple(device_names),
         share=share,
+        generation=generation,
     )
     return RankSettings(
         context=context,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, NamedTuple
 
 from roost.errors import Finding, RoostError, WorkerRaised
 
@@ -25,6 +25,27 @@ def _said(finding: Any) -> str:
 def first_line(error: BaseException, limit: int = 300) -> str:
     """The first line of an error's text, or its type when it has no text."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
+class Origin(NamedTuple):
+    """The worker that raised an error, and in which method."""
+
+    group: str
+    rank: int
+    seat: str
+    method: str
+
+    @property
+    def who(self) -> str:
+        return f"{self.group} rank {self.rank} ({self.seat})"
+
+
+_ORIGIN = "_roost_origin"  # an attribute of the exception, so that it travels with it
+
+
+def origin_of(error: BaseException | None) -> Origin | None:
+    found = getattr(error, _ORIGIN, None)
+    return Origin(*found) if isinstance(found, tuple) and len(found) == 4 else None
 
 
 class Described(Exception):
@@ -50,20 +71,25 @@ class Described(Exception):
         return made
 
 
-def as_portable(error: BaseException, pickler: Any = pickle) -> BaseException:
-    """The error itself if it can be pickled, else a description of it."""
+def as_portable(error: BaseException, pickler: Any = pickle, origin: Origin | None = None) -> BaseException:
+    """The error itself if a copy of it can be made elsewhere, origin and all; else a description of it."""
 
     def travels(value: Any) -> bool:
         try:
-            pickler.loads(pickler.dumps(value))
+            copy = pickler.loads(pickler.dumps(value))
         except Exception:
             return False
-        return True
+        return value is not error or origin is None or origin_of(copy) == origin
 
+    if origin is not None:
+        with contextlib.suppress(Exception):  # an exception may refuse attributes
+            setattr(error, _ORIGIN, tuple(origin))
     if travels(error):
         return error
     args = error.args if travels(error.args) else ()
     state = {name: value for name, value in error.__dict__.items() if travels(value)}
+    if origin is not None:
+        state[_ORIGIN] = tuple(origin)
     return Described(type(error), args, state, str(error))
 
 

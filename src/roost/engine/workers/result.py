@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from roost.engine.workers.remote_errors import in_one_line, raised_error
+from roost.engine.workers.remote_errors import Origin, in_one_line, origin_of, raised_error
 from roost.errors import CallTimeout, Finding, WorkerError, WorkerRaised
 
 
@@ -23,7 +23,10 @@ def seconds(timeout: Any) -> float | None:
 
 
 class GroupResult(ABC):
-    """The answers of some ranks to one call. Waiting twice gives the same answer."""
+    """The answers of some ranks to one call. Waiting twice gives the same answer.
+
+    A result may be an argument of another group's call, itself or through `roost.scatter`.
+    """
 
     def __init__(self, group: str, method: str, ranks: Sequence[int], seats: Sequence[str]) -> None:
         self.group, self.method, self.ranks = group, method, tuple(ranks)
@@ -52,6 +55,11 @@ class GroupResult(ABC):
     def __repr__(self) -> str:
         return f"<{self.group}.{self.method} on {len(self.ranks)} ranks>"
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a result is an argument itself, or through roost.scatter; it cannot be inside another value"
+        )
+
     def _where(self, position: int) -> str:
         return f"{self.group} rank {self.ranks[position]} ({self._seats[position]})"
 
@@ -69,13 +77,26 @@ class GroupResult(ABC):
         error.group, error.rank = self.group, self.ranks[positions[0]]
         return error
 
-    def _raised(self, position: int, cause: BaseException | None, text: str, others: int = 0) -> WorkerRaised:
+    def _raised(
+        self,
+        position: int,
+        cause: BaseException | None,
+        text: str,
+        others: int = 0,
+        origin: Origin | None = None,
+    ) -> WorkerRaised:
+        """The error of a rank. An error of an argument, which another rank raised, stays that rank's."""
         also = f" ({others} other ranks failed too)" if others else ""
+        here = Origin(self.group, self.ranks[position], self._seats[position], self.method)
+        origin = origin or origin_of(cause) or here
         finding = Finding(
             code="RE110",
-            what=f"{self._where(position)} raised in {self.method}: {_summary(cause, text)}{also}",
+            what=f"{origin.who} raised in {origin.method}: {_summary(cause, text)}{also}",
+            why=""
+            if origin == here
+            else f"its result is an argument of {self.group}.{self.method}, which did not run",
         )
-        return raised_error(finding, cause, self.group, self.ranks[position], text)
+        return raised_error(finding, cause, origin.group, origin.rank, text)
 
 
 def _summary(cause: BaseException | None, text: str) -> str:

@@ -1,74 +1,23 @@
-"""The base class of a user's workers, and the worker that the calling code runs in."""
+"""The base class of a user's workers. Every worker process imports this module, so it imports little."""
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from roost.engine.workers.worker_context import WorkerContext, current_worker
+from roost.errors import ConfigurationError, Finding
 from roost.placement.placement import Placement
 
-if TYPE_CHECKING:
-    from roost.engine.group import GroupLauncher
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerContext:
-    """The group, rank and place of a worker."""
-
-    group: str
-    job: str
-    placement: Placement
-    world_size: int
-    master_addr: str
-    master_port: int
-    node: str  # its node, for messages
-    devices: tuple[str, ...]
-    share: float | None = None  # its share of each of its accelerators, if a plan sets one
-
-    @property
-    def name(self) -> str:
-        return f"{self.group}:{self.placement.rank}"
-
-
-_current: WorkerContext | None = None
-
-
-def current_worker() -> WorkerContext | None:
-    """The worker that the calling code runs in; None in the driver and in processes that roost did not start."""
-    return _current
-
-
-def _become_worker(context: WorkerContext | None) -> None:
-    """Called in a worker's own process, before its class is constructed."""
-    global _current
-    _current = context
-
-
-@contextmanager
-def _running_as(context: WorkerContext | None) -> Iterator[None]:
-    """Code inside the block runs in this worker. Blocks may nest: an inline worker may call another group."""
-    outer = current_worker()
-    _become_worker(context)
-    try:
-        yield
-    finally:
-        _become_worker(outer)
-
-
-def describe_this_process() -> str:
-    """A name for this process in messages: `actor rank 3 (pid 4711)`."""
-    # The worker knows better than the environment, in which an inference engine sets ranks of its own.
-    context = current_worker()
-    group, rank = os.environ.get("ROOST_GROUP"), os.environ.get("RANK")
-    if context is not None:
-        group, rank = context.group, str(context.placement.rank)
-    name = f"{group} rank {rank}" if group and rank else "the driver"
-    return f"{name} (pid {os.getpid()})"
+START_WITHIN = 300.0  # seconds for all workers of a launch
+# The group's own names. A worker method of such a name could not be called through the group.
+GROUP_NAMES = frozenset(
+    (
+        *("attach", "end_ranks", "execute_on", "is_running", "name", "placements"),
+        *("restart_ranks", "shutdown", "world_size"),
+    )
+)
 
 
 class Worker:
@@ -105,8 +54,6 @@ class Worker:
     @classmethod
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupLauncher:
         """A group of workers with these constructor arguments; `launch` places and starts it."""
-        from roost.engine.group import GroupLauncher
-
         return GroupLauncher(cls, args, kwargs)
 
     def _logger(self) -> logging.Logger:
@@ -130,3 +77,46 @@ class Worker:
 
     def log_error(self, message: str) -> None:
         self._logger().error(message)
+
+
+class GroupLauncher:
+    """A worker class and its constructor arguments, to be launched."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self.cls, self.args, self.kwargs = cls, args, kwargs or {}
+        self.methods = method_names(cls)
+        hidden = sorted(GROUP_NAMES.intersection(self.methods))
+        if hidden:
+            raise ConfigurationError(
+                *[
+                    Finding(
+                        code="RE115",
+                        what=f"{cls.__name__}.{name} could not be called: groups have a `{name}` of their own",
+                        remedy="rename the method",
+                    )
+                    for name in hidden
+                ]
+            )
+
+    def launch(
+        self,
+        cluster: Any,
+        placement_strategy: Any = None,
+        name: str | None = None,
+        isolate_accelerator: bool = True,
+        timeout: float = START_WITHIN,
+    ) -> Any:
+        """Start one process per placement, all or none, and check that each is where it should be.
+
+        Without a strategy, every accelerator gets a process, or every node where there are none.
+        """
+        return cluster.launch_group(self, placement_strategy, name, isolate_accelerator, timeout)
+
+
+def method_names(cls: type) -> list[str]:
+    """What can be called on workers of a class."""
+    return [
+        name
+        for name in dir(cls)
+        if not name.startswith("__") and name != "create_group" and callable(getattr(cls, name, None))
+    ]

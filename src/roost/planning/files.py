@@ -1,19 +1,21 @@
-"""Writing files: by rename, so that nobody sees half of one, and readable by their owner only."""
+"""Writing files by rename, so that no reader sees half of one."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
 from pathlib import Path as FilePath
 
 from roost.errors import ConfigurationError, Finding
 
 
-def write_private(path: str | os.PathLike[str], text: str) -> None:
+def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> None:
+    """A private file is readable by its owner only; others have the mode that the umask gives new files."""
     try:
         target = _followed(path)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".roost-")  # mode 0600
+        new = target.parent / f".roost-{secrets.token_hex(8)}"
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from None
     try:
@@ -21,9 +23,9 @@ def write_private(path: str | os.PathLike[str], text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())  # the rename must not be seen before the content
-        FilePath(name).replace(target)
+        new.replace(target)
     except BaseException as error:
-        FilePath(name).unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         if isinstance(error, (OSError, ValueError)):
             raise _unwritable(path, error) from None
         raise
@@ -45,5 +47,16 @@ def _followed(path: str | os.PathLike[str]) -> FilePath:
 
 def _unwritable(path: str | os.PathLike[str], error: Exception) -> ConfigurationError:
     reason = getattr(error, "strerror", None) or str(error)
-    what = f"{os.fspath(path)}: cannot be written"
-    return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy="choose another place"))
+    what, remedy = f"{os.fspath(path)}: cannot be written", "choose another place"
+    if not FilePath(path).is_absolute() and _homeless():
+        reason = "the working directory was deleted"
+        remedy = "change to another one, or give an absolute path"
+    return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy=remedy))
+
+
+def _homeless() -> bool:
+    try:
+        FilePath.cwd()
+    except FileNotFoundError:
+        return True
+    return False

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -32,8 +33,8 @@ def cause_of(error: BaseException) -> BaseException | None:
     return cause.rebuilt() if isinstance(cause, Described) else cause
 
 
-# Answers nobody will ask for any more: another rank of the same call failed first. Ray complains of an error
-# that is never looked at, so these are looked at when they arrive.
+# Answers that no caller will ask for: another rank of the same call failed first. Ray complains of an error that is
+# never looked at, so `sweep` looks at these when they arrive.
 _abandoned: list[Any] = []
 
 
@@ -49,29 +50,47 @@ def forget_abandoned() -> None:
     _abandoned.clear()
 
 
+@dataclass(frozen=True)
+class KnownActor:
+    """The worker an actor is."""
+
+    group: str
+    rank: int
+    seat: str
+
+
 class RayResult(GroupResult):
-    """Refs of one call. Nothing runs here until somebody waits."""
+    """References of one call's values. Nothing runs here until the caller waits."""
 
     def __init__(
-        self, group: str, method: str, ranks: Sequence[int], seats: Sequence[str], refs: Sequence[Any]
+        self,
+        group: str,
+        method: str,
+        ranks: Sequence[int],
+        seats: Sequence[str],
+        refs: Sequence[Any],
+        handles: Sequence[Any] = (),
+        who: Mapping[str, KnownActor] | None = None,
     ) -> None:
         super().__init__(group, method, ranks, seats)
-        self._refs = list(refs)
+        self.refs = list(refs)
+        self._handles = handles
+        self._who: Mapping[str, KnownActor] = {} if who is None else who  # by actor id
 
     def wait(self, timeout: float | None = None) -> list[Any]:
         timeout = seconds(timeout)
-        self._connected()
+        self._check_connected()
         try:
-            return [value for value, _ in ray.get(self._refs, timeout=timeout)]
+            return ray.get(self.refs, timeout=timeout)
         except ray.exceptions.GetTimeoutError:
-            _, pending = ray.wait(self._refs, num_returns=len(self._refs), timeout=0)
-            late = [position for position, ref in enumerate(self._refs) if ref in set(pending)]
+            _, pending = ray.wait(self.refs, num_returns=len(self.refs), timeout=0)
+            late = [position for position, ref in enumerate(self.refs) if ref in set(pending)]
             raise self._late(late or [0], timeout or 0.0) from None
         except ray.exceptions.RayError as error:
             failure = self._failure(error)
             raise failure from failure.__cause__
 
-    def _connected(self) -> None:
+    def _check_connected(self) -> None:
         """Ray would start a new cluster of its own when asked without one."""
         if not ray.is_initialized():
             raise WorkerError(
@@ -84,16 +103,16 @@ class RayResult(GroupResult):
 
     @property
     def done(self) -> bool:
-        self._connected()
-        ready, _ = ray.wait(self._refs, num_returns=len(self._refs), timeout=0, fetch_local=False)
-        return len(ready) == len(self._refs)
+        self._check_connected()
+        ready, _ = ray.wait(self.refs, num_returns=len(self.refs), timeout=0, fetch_local=False)
+        return len(ready) == len(self.refs)
 
     def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
         timeout = seconds(timeout)
-        self._connected()
+        self._check_connected()
         deadline = None if timeout is None else time.monotonic() + timeout
-        position_of = {ref: position for position, ref in enumerate(self._refs)}
-        waiting = list(self._refs)
+        position_of = {ref: position for position, ref in enumerate(self.refs)}
+        waiting = list(self.refs)
         while waiting:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             ready, waiting = ray.wait(waiting, num_returns=1, timeout=left)
@@ -102,23 +121,29 @@ class RayResult(GroupResult):
             for ref in ready:
                 position = position_of[ref]
                 try:
-                    value, _ = ray.get(ref)
+                    value = ray.get(ref)
                 except ray.exceptions.RayError as error:
                     failure = self._convert(position, error, 0)
                     raise failure from failure.__cause__
                 yield self.ranks[position], value
 
     def durations(self, timeout: float | None = None) -> list[float]:
+        """Asked of the workers, which keep the times of their calls."""
         self.wait(timeout)
-        return [seconds for _, seconds in ray.get(self._refs)]
+        asked = [
+            handle._roost_seconds.remote(ref.task_id().hex())
+            for handle, ref in zip(self._handles, self.refs, strict=True)
+        ]
+        answer = RayResult(self.group, self.method, self.ranks, self._seats, asked).wait(timeout)
+        return [float("nan") if one is None else one for one in answer]
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
         return self._gathered().__await__()
 
     async def _gathered(self) -> list[Any]:
-        self._connected()
+        self._check_connected()
         try:
-            return [value for value, _ in await asyncio.gather(*self._refs)]
+            return list(await asyncio.gather(*self.refs))
         except ray.exceptions.RayError as error:
             failure = self._failure(error)
             raise failure from failure.__cause__
@@ -126,30 +151,39 @@ class RayResult(GroupResult):
     def _failure(self, first: BaseException) -> Exception:
         """The error of the lowest rank that failed so far."""
         failed: list[tuple[int, BaseException]] = []
-        ready, _ = ray.wait(self._refs, num_returns=len(self._refs), timeout=0)
+        ready, _ = ray.wait(self.refs, num_returns=len(self.refs), timeout=0)
         done = set(ready)
-        for position, ref in enumerate(self._refs):
+        for position, ref in enumerate(self.refs):
             if ref in done:
                 try:
                     ray.get(ref)
                 except ray.exceptions.RayError as error:
                     failed.append((position, error))
-        _abandoned.extend(ref for ref in self._refs if ref not in done)
+        _abandoned.extend(ref for ref in self.refs if ref not in done)
         if not failed:
             return self._convert(0, first, 0)
         return self._convert(failed[0][0], failed[0][1], len(failed) - 1)
 
     def _convert(self, position: int, error: BaseException, others: int) -> Exception:
-        if isinstance(error, ray.exceptions.RayTaskError):
-            return self._raised(position, cause_of(error), _ANSI.sub("", str(error)), others)
+        cause = cause_of(error)
+        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(
+            cause, ray.exceptions.RayActorError
+        ):
+            return self._raised(position, cause, _ANSI.sub("", str(error)), others)
+        also = f" ({others} other ranks failed too)" if others else ""
+        who, group, rank, why = self._where(position), self.group, self.ranks[position], first_line(error)
+        if cause is not None:  # an argument is missing, since the worker that should have made it is dead
+            known = self._who.get(str(getattr(cause, "actor_id", "")))
+            group, rank = (known.group, known.rank) if known else ("", -1)
+            who = f"{group} rank {rank} ({known.seat})" if known else "a worker of another process"
+            why = f"its result is an argument of {self.group}.{self.method}, which did not run; {first_line(cause)}"
         died = WorkerDied(
             Finding(
                 code="RE111",
-                what=f"{self._where(position)} died in or before {self.method}"
-                + (f" ({others} other ranks failed too)" if others else ""),
-                why=first_line(error),
+                what=f"{who} died in or before {self.method}{also}" if cause is None else f"{who} died{also}",
+                why=why,
                 remedy="its log says what happened; launch the group again",
             )
         )
-        died.group, died.rank = self.group, self.ranks[position]
+        died.group, died.rank = group, rank
         return died

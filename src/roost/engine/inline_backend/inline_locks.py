@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.processes.owner import Owner
 from roost.engine.processes.process_facts import Process, this_process
-from roost.engine.workers.worker import describe_this_process
+from roost.engine.workers.worker_context import describe_this_process
 
 
 class InlineLocks:

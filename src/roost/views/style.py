@@ -1,4 +1,4 @@
-"""How components look: one letter and one colour each, the same in the map and in the table."""
+"""How components look in a terminal: each has one letter and one colour, in the map and in the table."""
 
 from __future__ import annotations
 
@@ -9,38 +9,50 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 from rich.text import Text
 
+from roost.planning.held import State
+
 Fragments = tuple[tuple[str, str], ...]  # text, and the component it is about ("" for none)
 
-# A space no line is broken at: rich breaks at a no-break space too, so this one is exchanged when all is drawn.
+# Stands for a space at which no line is broken. Rich breaks lines at no-break spaces too, so the drawn text has
+# this character, and the renderer replaces it at the end.
 KEEP = "\ue000"
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Style:
     letters: dict[str, str]
-    styles: dict[str, str]
+    colours: dict[str, str]
     idle: str = "·"
     wall: str = "│"
 
+    @property
+    def unused(self) -> dict[State, str]:
+        """The cells of accelerators without a component."""
+        return {"idle": self.idle, "held": "#", "perhaps held": "?"}
+
     @classmethod
-    def of(cls, names: Iterable[str], ascii_only: bool = False) -> Look:
+    def of(cls, names: Iterable[str], ascii_only: bool = False) -> Style:
         given = letters(names)
-        styles = {
+        colours = {
             name: ("bold " if index < len(_COLOURS) else "") + _COLOURS[index % len(_COLOURS)]
             for index, name in enumerate(given)
         }
-        return cls(given, styles, ".", "|") if ascii_only else cls(given, styles)
+        return cls(given, colours, ".", "|") if ascii_only else cls(given, colours)
 
     def text(self, fragments: Fragments) -> Text:
         text = Text()
         for piece, name in fragments:
-            text.append(piece, self.styles.get(name, "dim" if piece == self.idle else ""))
+            nobody = piece in (self.idle, *self.unused.values())
+            text.append(piece, self.colours.get(name, "dim" if nobody else ""))
         return text
 
 
 def letters(names: Iterable[str]) -> dict[str, str]:
-    """Initials (of the last part of a dotted name) first, then another letter of the name, then any; two letters once all 52 are taken."""
+    """A letter for each component: its initial if free, or else another letter of its name, or else any.
+
+    The initial of `rollout.prefill` is P. Once all 52 letters are taken, components get two letters.
+    """
     given = dict.fromkeys(names, "")
     taken: set[str] = set()
     for name in given:
@@ -56,7 +68,7 @@ def letters(names: Iterable[str]) -> dict[str, str]:
 
 
 def _last_part(name: str) -> str:
-    """What tells `rollout.prefill` from `rollout.decode`."""
+    """`prefill` of `rollout.prefill`."""
     return name.rpartition(".")[2] or name
 
 
@@ -71,5 +83,5 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Host and hardware names come from files: none may carry a terminal's control sequences."""
+    """The text without control characters: names come from files and must not control the terminal."""
     return "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text)

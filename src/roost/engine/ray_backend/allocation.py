@@ -16,13 +16,6 @@ from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind
 
 
-def check_allocation(cls: Any, worker_name: Any) -> None:
-    if not isinstance(cls, type):
-        raise ClusterError(Finding(code="RE114", what=f"allocate takes a class, not {cls!r}"[:200]))
-    if not isinstance(worker_name, str) or not worker_name:
-        raise ClusterError(Finding(code="RE115", what="worker_name must be a text of at least one character"))
-
-
 def variables_for(env_vars: Mapping[str, str], kind: str, devices: list[str]) -> dict[str, str]:
     """What the caller asks for; the accelerator's own variable unless they set it themselves."""
     visible = accelerator_kind(kind).visible(devices) if devices else {}

@@ -1,0 +1,115 @@
+"""The section `cluster.layout`: its keys, and the arithmetic that cuts one pool of accelerators among roles.
+
+The roles are the actor, the critic and the rollout engines. The arithmetic is over positions of the pool,
+0 to G-1; on a cluster they become accelerators, and the layout becomes ordinary placement rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, GetPydanticSchema
+
+from roost.config.engines import EngineGroup, EngineSlice, Server, component_names
+from roost.config.fields import Count, NonNegativeInt, Text, TextOrTexts
+from roost.config.labels import split_labels
+from roost.config.layout_modes import LayoutMode
+
+# A file writes labels as `a`, `a,b` or `[a, b]`; the record holds them one by one.
+Labels = Annotated[
+    tuple[str, ...],
+    GetPydanticSchema(lambda _, handler: handler.generate_schema(TextOrTexts | None)),
+    AfterValidator(split_labels),
+]
+
+
+# Pydantic reads a file's section straight into this record and those in it. A stdlib dataclass takes the
+# configuration of the model it is a field of, so these records refuse unknown keys as `ClusterConfig` does.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutSection:
+    actor_num_nodes: NonNegativeInt = 1
+    actor_num_gpus_per_node: NonNegativeInt = 8
+    rollout_num_gpus: NonNegativeInt | None = None
+    rollout_num_gpus_per_engine: Count = 1
+    colocate: bool = False
+    debug_train_only: bool = False
+    debug_rollout_only: bool = False
+    rollout_external: bool = False
+    use_critic: bool = False
+    servers: Annotated[tuple[Server, ...], Field(description="omitted: one, of regular engines")] = ()
+    node_group: Annotated[Labels, Field(description="omitted: the whole cluster")] = ()
+    accelerators: Annotated[
+        Text | None, Field(description="ranks of the pool, such as 4-15; omitted: all")
+    ] = None
+
+    @property
+    def mode(self) -> LayoutMode:
+        return next(mode for mode in LayoutMode if all(getattr(self, flag) for flag in mode.flags))
+
+    @property
+    def num_actor(self) -> int:
+        return self.actor_num_nodes * self.actor_num_gpus_per_node
+
+    @property
+    def num_rollout(self) -> int:
+        """`rollout_num_gpus` if given; else the sum of the servers; else A if colocated; else 0."""
+        if self.rollout_num_gpus is not None:
+            return self.rollout_num_gpus
+        if self.servers:
+            return sum(group.num_gpus for server in self.servers for group in server.groups)
+        return self.num_actor if self.colocate and self.mode.serves else 0
+
+    @property
+    def reserved(self) -> int:
+        return self.mode.reserved(self.num_actor, self.num_rollout)
+
+    @property
+    def rollout_offset(self) -> int:
+        return self.mode.rollout_offset(self.num_actor)
+
+    def slices(self) -> dict[str, range]:
+        """The positions of each role, whether or not it runs in this mode."""
+        trained = range(min(self.num_actor, self.reserved))
+        stop = self.rollout_offset + self.num_rollout if self.mode.serves else self.reserved
+        critic = {"critic": trained} if self.use_critic else {}
+        return {"actor": trained, **critic, "rollout": range(self.rollout_offset, stop)}
+
+    def engine_groups(self) -> tuple[EngineSlice, ...]:
+        """The groups of engines that hold accelerators of the pool in this mode."""
+        return tuple(part for part in self.all_groups() if part.positions) if self.mode.serves else ()
+
+    @property
+    def roles(self) -> list[str]:
+        """The components of every mode; `rollout` stands for all groups of engines."""
+        names = ["actor", "critic", "rollout", *(part.component for part in self.all_groups())]
+        return list(dict.fromkeys(names))
+
+    @property
+    def components(self) -> list[str]:
+        """The components that run in this mode."""
+        trains = ["actor", *(["critic"] if self.use_critic else [])]
+        trains = trains if self.mode.trains and self.num_actor else []
+        return [*trains, *(part.component for part in self.engine_groups())]
+
+    def all_groups(self) -> Iterator[EngineSlice]:
+        """Every group of engines in the section, whether or not it runs in this mode."""
+        alone = EngineGroup(num_gpus=self.num_rollout)
+        servers = self.servers or (Server(groups=(alone,)),)
+        position = self.rollout_offset
+        for index, server in enumerate(servers):
+            for number, (group, name) in enumerate(
+                zip(server.groups, component_names(server, servers), strict=True)
+            ):
+                # A placeholder runs no engines, so it need not be a multiple of their width.
+                usual = 1 if group.kind == "placeholder" else self.rollout_num_gpus_per_engine
+                yield EngineSlice(
+                    component=name,
+                    server=server.name,
+                    kind=group.kind,
+                    positions=range(position, position + group.num_gpus),
+                    gpus_per_engine=group.gpus_per_engine or usual,
+                    path=("servers", index, "groups", number) if self.servers else (),
+                )
+                position += group.num_gpus

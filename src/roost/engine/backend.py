@@ -1,0 +1,164 @@
+"""What stands behind a cluster: few verbs, so that another system than Ray could offer them.
+
+Everything above decides and describes; a backend reserves, starts, passes calls on, looks, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from roost.engine.locks.device_lock import Locks
+from roost.engine.ports.port_lease import PortLease
+from roost.engine.workers.call_log import Call
+from roost.engine.workers.result import GroupResult
+from roost.engine.workers.worker import GroupLauncher
+from roost.inventory.groups import NodeGroup
+from roost.inventory.inventory import Inventory
+from roost.inventory.ordering import NodeInfo
+from roost.placement.placement import Placement
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
+
+Needs = Mapping[int, set[int]]  # accelerators by node rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOrder:
+    """A component of a plan, and what to run as it under which name."""
+
+    name: str
+    component: ComponentPlan
+    worker: GroupLauncher
+    shares: tuple[float, ...] = ()  # what each rank is charged of its accelerators, where the plan says so
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        return self.component.members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a launch is: `reserved`, `started`, `ready` (of all processes), or `verified`."""
+
+    phase: str
+    done: int
+    total: int
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """One accelerator of a pool."""
+
+    node: int
+    device: int  # its number on the node
+    name: str  # what it is called there, as it was measured
+    bundle: Any = None  # (placement group, index); None where nothing is reserved, as inline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """What is known of a running process, and its calls."""
+
+    rank: int
+    pid: int
+    generation: int
+    node: int | None  # where it really is; None when that is no node of the job
+    state: str  # "running", "dead", or "unknown" when its node does not answer
+    calls: tuple[Call, ...] = ()
+
+
+class Members(Protocol):
+    """The processes of one group."""
+
+    seats: list[str]  # where each rank sits, for messages
+    running: bool
+
+    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
+
+    def restart(self, ranks: Sequence[int], timeout: float) -> None: ...
+
+    def end(self, ranks: Sequence[int]) -> None: ...
+
+    def observe(self, timeout: float) -> list[ProcessFacts]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningGroup:
+    """A group of the job, as any of its processes can find it."""
+
+    placements: tuple[Placement, ...]
+    methods: tuple[str, ...]
+    members: Members
+
+
+class Backend(Protocol):
+    """One job on a cluster."""
+
+    job: str
+    inventory: Inventory  # its nodes in order, and the node groups it knows
+    master_addr: str
+    master_port: int
+    owner: bool  # whether this process is the job's driver
+
+    @property
+    def node_infos(self) -> list[NodeInfo]:
+        """What was found out about each node; inline there is nothing to find out."""
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans this job has launched, in order."""
+
+    def check_open(self) -> None:
+        """Refuse what is asked of a cluster that was shut down."""
+
+    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
+        """Know further node groups, in every process of the job."""
+
+    def reserve(self, needs: Needs) -> list[tuple[int, int]]:
+        """Hold these accelerators for the job, all or none. Returns those it did not hold before."""
+
+    def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
+        """Give back accelerators that `reserve` took."""
+
+    def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
+        """Start every process of all orders at once, all or none, and verify where each is."""
+
+    def running_group(self, name: str) -> RunningGroup:
+        """A group of this job, whichever of its processes launched it."""
+
+    def taken(self, names: Sequence[str]) -> list[str]:
+        """Those of the names under which a group is running."""
+
+    def restarted(self, name: str) -> None:
+        """Let the job's other processes know the new processes of a group."""
+
+    def end_group(self, name: str) -> None: ...
+
+    def allocate(
+        self,
+        cls: type,
+        worker_name: str,
+        node: int,
+        device: int | None,
+        variables: Mapping[str, str],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any: ...
+
+    def lease_ports(self, node: int, count: int, consecutive: bool, timeout: float) -> PortLease: ...
+
+    def locks_on(self, node: int) -> Locks: ...
+
+    def take_positions(
+        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
+    ) -> list[Position]:
+        """Hold accelerators for a pool: the wanted ones, or the first free ones of these nodes."""
+
+    def give_back_positions(self, positions: Sequence[Position]) -> None: ...
+
+    def shutdown(self) -> None: ...

@@ -1,0 +1,25 @@
+"""Which backend stands behind a cluster: Ray, or this process alone. Ray is imported only when it is the one."""
+
+from __future__ import annotations
+
+from roost.engine.backend import Backend
+from roost.engine.cluster_options import ClusterOptions, wants_inline
+from roost.engine.inline_backend.backend import InlineBackend
+
+
+def new_backend(options: ClusterOptions, inline: bool | str | None) -> Backend:
+    """A new job, of which this process is the driver."""
+    if wants_inline(inline):
+        return InlineBackend(options)
+    from roost.engine.ray_backend.backend import RayBackend
+
+    return RayBackend.create(options)
+
+
+def attached_backend(address: str | None, job: str | None, inline: bool | str | None) -> Backend:
+    """A job that is running, joined from any process of its cluster."""
+    if wants_inline(inline):
+        return InlineBackend.attach()
+    from roost.engine.ray_backend.backend import RayBackend
+
+    return RayBackend.attach(address, job)

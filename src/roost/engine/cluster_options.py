@@ -1,0 +1,97 @@
+"""What a program asks of a cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roost.config.document import Document, load
+from roost.config.plain import resolved
+from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
+from roost.errors import ConfigurationError, Finding, error_for, render
+from roost.inventory.inventory import Inventory
+
+log = logging.getLogger("roost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What the driver of a job asks for."""
+
+    num_nodes: int | None = None
+    config: ClusterConfig | None = None
+    document: Document | None = None
+    address: str | None = None
+    job: str | None = None
+    timeout: float = 300.0
+    whole_nodes: bool = False
+    shape: str = ""  # of an inline cluster
+
+
+def options_of(
+    num_nodes: Any,
+    cluster_cfg: Any,
+    *,
+    address: str | None,
+    job: str | None,
+    timeout: float,
+    whole_nodes: bool,
+    inline: bool | str | None,
+) -> ClusterOptions:
+    config, document = _cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
+    return ClusterOptions(
+        num_nodes=_checked_count(num_nodes) or (config.num_nodes if config else None),
+        config=config,
+        document=document,
+        address=address,
+        job=job,
+        timeout=timeout,
+        whole_nodes=whole_nodes,
+        shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
+    )
+
+
+def wants_inline(inline: bool | str | None) -> bool:
+    """Whether everything is to happen in this process: asked for, or by ROOST_INLINE."""
+    return bool(inline) or (
+        inline is None and os.environ.get("ROOST_INLINE", "0").lower() not in ("", "0", "false")
+    )
+
+
+def with_groups(inventory: Inventory, options: ClusterOptions) -> Inventory:
+    """The inventory with the node groups of the options' config."""
+    if options.config is None or options.document is None or not options.config.node_groups:
+        return inventory
+    grouped, findings = inventory.with_groups(options.config.node_groups, options.document)
+    if findings:
+        raise error_for(findings)
+    return grouped
+
+
+def _checked_count(num_nodes: Any) -> int | None:
+    """A whole number of at least one, or None."""
+    if num_nodes is None or (
+        isinstance(num_nodes, int) and not isinstance(num_nodes, bool) and num_nodes >= 1
+    ):
+        return num_nodes
+    raise ConfigurationError(
+        Finding(code="RC104", what=f"num_nodes must be a whole number of at least 1, not {num_nodes!r}"[:200])
+    )
+
+
+def _cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
+    """`cfg.cluster`, or a whole config that has one."""
+    whole = not isinstance(cluster_cfg, Mapping) or "cluster" in cluster_cfg
+    document = load(
+        cluster_cfg if whole else {"cluster": resolved(cluster_cfg, "the `cluster` section", ("cluster",))}
+    )
+    section = document.data.get("cluster")
+    config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
+    if config is None:
+        raise error_for(findings)
+    if findings:
+        log.warning("%s", render(findings))
+    return config, document

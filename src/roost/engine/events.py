@@ -1,0 +1,25 @@
+"""What happened in a run, as values."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    action: str  # such as "launched" or "restarted"
+    component: str = ""
+    rank: int | None = None
+    node: int | None = None
+    cause: str = ""
+    detail: str = ""
+    time: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        when = datetime.fromtimestamp(self.time, timezone.utc).isoformat(timespec="milliseconds")
+        who = f"{self.component} rank {self.rank}" if self.rank is not None else self.component or "the run"
+        where = f" on node {self.node}" if self.node is not None else ""
+        cause = f" ({self.cause})" if self.cause else ""
+        return f"{when} {who}{where}: {self.action}{cause}" + (f", {self.detail}" if self.detail else "")

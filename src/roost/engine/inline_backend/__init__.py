@@ -1,0 +1,1 @@
+"""One process behind a cluster, without Ray, so that `pdb` and coverage work."""

@@ -1,0 +1,102 @@
+"""What to run as each component of a plan, checked before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from roost.config.schema import NAME
+from roost.engine.backend import GroupOrder
+from roost.engine.workers.arguments import check_scattered
+from roost.engine.workers.worker import GroupLauncher, Worker
+from roost.errors import Finding, LaunchError, WorkerError, nearest
+from roost.planning.component_plan import ComponentPlan
+from roost.planning.plan import Plan
+
+
+def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = ()) -> list[GroupOrder]:
+    """An order for each component that runs. Everything that does not fit is reported together."""
+    if not isinstance(workers, Mapping):
+        raise LaunchError(
+            Finding(
+                code="RE122",
+                what=f"workers are a mapping of components to classes, not {type(workers).__name__}",
+                remedy='such as {"actor": Actor, "rollout": Rollout.create_group(model="...")}',
+            )
+        )
+    runs = [name for name, part in plan.components.items() if not part.runs_nothing and name not in skip]
+    known = list(plan.components)
+    problems = [
+        Finding(
+            code="RE122",
+            what=f"no worker for component {name!r}",
+            why=f"the plan has {', '.join(known)}; workers are given for {', '.join(map(str, workers)) or 'none'}",
+            remedy=f"give it a class: workers={{{name!r}: ...}}, or leave it out with skip=[{name!r}]",
+        )
+        for name in runs
+        if name not in workers
+    ]
+    for name in [*workers, *skip]:
+        if name not in plan.components:
+            what = f"the plan has no component {name!r}"[:200]
+            problems.append(Finding(code="RE122", what=what, remedy=nearest(str(name), known)))
+        elif name in workers and plan.components[name].runs_nothing:
+            what = f"component {name!r} is a placeholder and runs nothing"
+            problems.append(Finding(code="RE122", what=what, remedy="leave it out of the workers"))
+    orders = []
+    for name in runs:
+        if name in workers:
+            try:
+                orders.append(order_for(plan, plan.components[name], workers[name]))
+            except (LaunchError, WorkerError) as error:
+                problems += error.findings
+    if problems:
+        raise LaunchError(*problems)
+    return orders
+
+
+def order_for(
+    plan: Plan, component: ComponentPlan, worker: Any, name: str | None = None, charged: bool = True
+) -> GroupOrder:
+    """One component under a name. Its processes are told their shares where they are `charged` any."""
+    launcher = _launcher(worker, component.name)
+    group = name or component.name
+    if not isinstance(group, str) or not NAME.fullmatch(group):
+        raise LaunchError(
+            Finding(
+                code="RE115",
+                what=f"{group!r} is not a group name",
+                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            )
+        )
+    arguments = [*launcher.args, *launcher.kwargs.values()]
+    try:
+        check_scattered(group, arguments, component.world_size, "processes")
+    except WorkerError as error:
+        raise LaunchError(*error.findings) from None
+    shares = [plan.share_of(component.name, rank) for rank in range(component.world_size)] if charged else ()
+    return GroupOrder(name=group, component=component, worker=launcher, shares=tuple(shares))
+
+
+def _launcher(worker: Any, component: str) -> GroupLauncher:
+    if isinstance(worker, GroupLauncher):
+        return worker
+    if isinstance(worker, type) and issubclass(worker, Worker):
+        return worker.create_group()
+    raise LaunchError(
+        Finding(
+            code="RE122",
+            what=f"{worker!r} is not a worker for component {component!r}"[:200],
+            remedy="pass a subclass of roost.Worker, or MyWorker.create_group(...)",
+        )
+    )
+
+
+def accelerators_of(components: Sequence[ComponentPlan]) -> dict[int, set[int]]:
+    """The accelerators these components hold, by node. Robots and bare nodes are not there to be reserved."""
+    needs: dict[int, set[int]] = {}
+    for members in {id(part.members): part.members for part in components}.values():
+        for place in members:
+            if place.holds_accelerators:
+                needs.setdefault(place.cluster_node_rank, set()).update(place.hardware)
+    return needs

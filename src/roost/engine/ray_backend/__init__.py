@@ -1,0 +1,1 @@
+"""Ray behind a cluster: actors as processes, placement groups as reservations."""

@@ -1,0 +1,406 @@
+"""A job on Ray."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+
+from roost.config.schema import NAME
+from roost.engine.backend import GroupOrder, Needs, Position, Progress, Report, RunningGroup
+from roost.engine.cluster_options import ClusterOptions, with_groups
+from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
+from roost.engine.connection.ray_connection import NAMESPACE, answer, connect, job_namespace
+from roost.engine.job.agent_leases import lease_from
+from roost.engine.job.agent_locks import AgentLocks
+from roost.engine.job.agents import agent_of, start_agents
+from roost.engine.job.managers import (
+    MANAGERS,
+    CollectiveManager,
+    Manager,
+    NodeManager,
+    WorkerManager,
+    current_job,
+    is_running,
+)
+from roost.engine.job.open_jobs import job_closed, job_opened
+from roost.engine.ports.port_lease import PortLease
+from roost.engine.processes.owner import Owner
+from roost.engine.ray_backend.allocation import start_allocated, variables_for
+from roost.engine.ray_backend.ray_workers import RayWorkers
+from roost.engine.ray_backend.starting import GroupStart, Site, gathered
+from roost.engine.reservation.reservation import Reservation
+from roost.errors import ClusterError, Finding, ReservationError, nearest
+from roost.inventory.groups import NodeGroup
+from roost.inventory.inventory import Inventory
+from roost.inventory.ordering import NodeInfo
+from roost.planning.plan import Plan
+
+HEAD = "node:__internal_head__"
+
+
+class RayBackend:
+    """This process's side of a job: `create` in its driver, `attach` in every other process."""
+
+    def __init__(self, job: str, connection: Any, owner: bool) -> None:
+        self.job, self.owner = job, owner
+        self._connection = connection
+        self._groups: dict[str, tuple[GroupOrder, RayWorkers]] = {}  # launched by this process
+        self._starting: list[RayWorkers] = []
+        self._managers: dict[type[Manager], Any] = {}
+        self._agents: dict[str, Any] = {}
+        self._allocated: list[Any] = []
+        self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
+        self._open = True
+        self.live: list[LiveNode] = []
+        self.inventory = Inventory(nodes=())
+        self.master_addr, self.master_port = "", 0
+        self.reservation = Reservation(job, self.live)
+        job_opened(job)
+
+    # -- the driver's way in -------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, options: ClusterOptions) -> RayBackend:
+        job = _job_name(options.job)
+        connection = connect(options.address, job_namespace(job), options.num_nodes)
+        backend = cls(job, connection, owner=True)
+        try:
+            backend._create(options)
+        except BaseException:
+            backend.shutdown()
+            raise
+        return backend
+
+    def _create(self, options: ClusterOptions) -> None:
+        if is_running(self.job):
+            raise ClusterError(
+                Finding(
+                    code="RE115",
+                    what=f"a job {self.job!r} is already running on this cluster",
+                    remedy="choose another name: Cluster(..., job=...)",
+                )
+            )
+        deadline = time.monotonic() + options.timeout
+        nodes = wait_for_nodes(options.num_nodes, self._connection.address, options.timeout)
+        self._agents = start_agents(nodes, job_namespace(self.job))
+        # Node 0 is almost always the head, so the managers start there while the nodes are examined.
+        head = next((node["NodeID"] for node in nodes if HEAD in node["Resources"]), nodes[0]["NodeID"])
+        self._start_managers(head)
+        found = examine(nodes, self._agents, max(1.0, deadline - time.monotonic()))
+        self._settle(choose(found, options.num_nodes), options, head)
+
+    def _start_managers(self, node_id: str) -> None:
+        self._managers = {manager: manager.start(node_id, self.job) for manager in MANAGERS}
+
+    def _settle(self, live: list[LiveNode], options: ClusterOptions, managers_on: str) -> None:
+        self.live = live
+        chosen = {node.node_id for node in live}
+        for node_id in [node_id for node_id in self._agents if node_id not in chosen]:
+            ray.kill(self._agents.pop(node_id))
+        if live[0].node_id != managers_on:
+            for handle in self._managers.values():
+                ray.kill(handle)
+            self._start_managers(live[0].node_id)
+        nodes = tuple(node.facts.as_node(rank) for rank, node in enumerate(live))
+        self.inventory = with_groups(Inventory(nodes=nodes), options)
+        self.master_addr = live[0].facts.ip
+        self.master_port = answer(live[0].agent.lease_ports.remote(1), "leasing the master port")[0]
+        self.reservation = Reservation(self.job, live, whole_nodes=options.whole_nodes)
+        layout = {
+            "nodes": nodes,
+            "facts": [node.facts for node in live],
+            # With their values: they stay between our processes, and an attached one launches with them too.
+            "groups": dict(self.inventory.groups),
+            "master_addr": self.master_addr,
+            "master_port": self.master_port,
+            "driver_pid": os.getpid(),
+        }
+        # Not waited for: a process that attaches asks the manager, which answers in order.
+        self._managers[NodeManager].set_layout.remote(layout)
+
+    # -- the way in for every other process ------------------------------------------------------------------------
+
+    @classmethod
+    def attach(cls, address: str | None, job: str | None) -> RayBackend:
+        connection = connect(address, NAMESPACE, None, may_start=False)
+        try:
+            name = job or current_job()
+            manager = NodeManager.get_proxy(name)
+            layout = manager.get_layout()
+            if not layout:
+                raise ClusterError(
+                    Finding(code="RE106", what=f"job {name!r} is still starting", remedy="try again shortly")
+                )
+            backend = cls(name, connection, owner=False)
+            backend._managers = {
+                one: ray.get_actor(one.NAME, namespace=job_namespace(name)) for one in MANAGERS
+            }
+            backend.live = [LiveNode(facts, agent_of(name, facts.node_id)) for facts in layout["facts"]]
+            backend.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
+            backend.master_addr, backend.master_port = layout["master_addr"], layout["master_port"]
+            backend.reservation = Reservation(name, backend.live, manager.get_held(), attached=True)
+        except BaseException:
+            connection.close()
+            raise
+        return backend
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def node_infos(self) -> list[NodeInfo]:
+        return [node.facts for node in self.live]
+
+    @property
+    def plans(self) -> list[Plan]:
+        self.check_open()
+        return [pickle.loads(plan) for plan in NodeManager.get_proxy(self.job).get_plans()]
+
+    def check_open(self) -> None:
+        if not self._open or not ray.is_initialized():
+            raise ClusterError(Finding(code="RE106", what=f"the cluster of job {self.job!r} was shut down"))
+
+    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
+        self.inventory = self.inventory.joined(groups)
+        self._managers[NodeManager].add_groups.remote(dict(groups))
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def reserve(self, needs: Needs) -> list[tuple[int, int]]:
+        before = set(self.reservation.held)
+        self.reservation.ensure(needs)
+        return [key for key in self.reservation.held if key not in before]
+
+    def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
+        if self._open and ray.is_initialized():
+            self.reservation.give_back(accelerators)
+
+    def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
+        site = Site(job=self.job, live=self.live, reservation=self.reservation)
+        leaders = [self.live[order.placements[0].cluster_node_rank] for order in orders]
+        owner = Owner(who=f"job {self.job!r}")
+        try:
+            # Before any rank starts, so that none has to wait for rank 0 to say where to meet.
+            leases = [leader.agent.lease_ports.remote(1, False, owner) for leader in leaders]
+            ports = [leased[0] for leased in answer(leases, "leasing ports for the groups")]
+        except BaseException:
+            for leader in leaders:
+                leader.agent.release_lease.remote(owner)
+            raise
+        groups: list[RayWorkers] = []
+        try:
+            for order, leader, port in zip(orders, leaders, ports, strict=True):
+                start = GroupStart(
+                    site=site,
+                    inventory=plan.inventory,
+                    order=order,
+                    master_addr=leader.facts.ip,
+                    master_port=port,
+                )
+                groups.append(RayWorkers(self.job, order.name, order.placements, self.inventory.nodes, start))
+            self._starting += groups
+            begun = {
+                ref: started
+                for group in groups
+                for ref, started in group.begin(range(len(group.placements))).items()
+            }
+            report(Progress(phase="started", done=len(begun), total=len(begun)))
+            aftermath = (
+                "the whole group was taken down" if len(orders) == 1 else "the whole job was taken down"
+            )
+            reports = gathered(begun, timeout, aftermath, report)
+            for group in groups:
+                group.started(dict(group.handles), reports[id(group.start)])
+            self._register(plan, list(zip(orders, groups, strict=True)))
+        except BaseException:
+            for group in groups:
+                group.stop()
+            raise
+        finally:
+            self._starting = [group for group in self._starting if group not in groups]
+        for order, group in zip(orders, groups, strict=True):
+            self._groups[order.name] = (order, group)
+
+    def _register(self, plan: Plan | None, groups: Sequence[tuple[GroupOrder, RayWorkers]]) -> None:
+        """Let the job's other processes find the groups, and the plan they come from."""
+        collective, workers = self._managers[CollectiveManager], self._managers[WorkerManager]
+        told = [
+            workers.register_groups.remote({order.name: group.description(order) for order, group in groups})
+        ]
+        for order, group in groups:
+            assert group.start is not None
+            where = (group.start.master_addr, group.start.master_port)
+            told.append(collective.register.remote(order.name, *where, len(order.placements)))
+        if plan is not None:
+            told.append(self._managers[NodeManager].add_plan.remote(pickle.dumps(plan)))
+        answer(told, "registering the groups")
+
+    def taken(self, names: Sequence[str]) -> list[str]:
+        manager = WorkerManager.get_proxy(self.job)
+        there = manager.list_groups()
+        return [name for name in names if name in there and _any_alive(manager.get_workers(name))]
+
+    def running_group(self, name: str) -> RunningGroup:
+        manager = WorkerManager.get_proxy(self.job)
+        found = manager.get_group(name)
+        if found is None:
+            raise ClusterError(
+                Finding(
+                    code="RE116",
+                    what=f"job {self.job!r} has no group {name!r}",
+                    remedy=nearest(name, manager.list_groups()),
+                )
+            )
+        mine = self._groups.get(name)
+        workers = mine[1] if mine else RayWorkers.attached(self.job, name, found, self.inventory.nodes)
+        return RunningGroup(
+            placements=tuple(found["placements"]), methods=tuple(found["methods"]), members=workers
+        )
+
+    def restarted(self, name: str) -> None:
+        self._register(None, [self._groups[name]])
+
+    def end_group(self, name: str) -> None:
+        ended = self._groups.pop(name, None)
+        if ended is None:
+            return
+        ended[1].stop()
+        if self._open and ray.is_initialized():
+            self._managers[WorkerManager].remove_group.remote(name)
+            self._managers[CollectiveManager].remove.remote(name)
+
+    def allocate(
+        self,
+        cls: type,
+        worker_name: str,
+        node: int,
+        device: int | None,
+        variables: Mapping[str, str],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        names: list[str] = []
+        if device is not None:
+            self.reservation.ensure({node: {device}})
+            names = self.reservation.device_names(node, [device])
+        kind = self.inventory.nodes[node].accelerators.type
+        handle = start_allocated(
+            cls, worker_name, self.live[node].node_id, variables_for(variables, kind, names), args, kwargs
+        )
+        self._allocated.append(handle)
+        return handle
+
+    # -- ports and locks -------------------------------------------------------------------------------------------
+
+    def lease_ports(self, node: int, count: int, consecutive: bool, timeout: float) -> PortLease:
+        there, owner = self.live[node], Owner(who=f"job {self.job!r}")
+        return lease_from(self.job, there.node_id, there.facts.ip, count, consecutive, owner, timeout)
+
+    def locks_on(self, node: int) -> AgentLocks:
+        there = self.live[node]
+        here = ray.get_runtime_context().get_node_id() == there.node_id
+        return AgentLocks(self.job, there.node_id, str(self.inventory.nodes[node]), here, driver=self.owner)
+
+    # -- pools -----------------------------------------------------------------------------------------------------
+
+    def take_positions(
+        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
+    ) -> list[Position]:
+        if wanted is None:
+            taken = self.reservation.take_first(count, nodes, timeout)
+            self._pooled.update(dict.fromkeys(taken, True))
+        else:
+            taken = self._take_named(wanted, timeout)
+        held = self.reservation.held
+        return [
+            Position(node=node, device=device, name=held[node, device].name, bundle=held[node, device].bundle)
+            for node, device in taken
+        ]
+
+    def _take_named(self, wanted: Sequence[tuple[int, int]], timeout: float) -> list[tuple[int, int]]:
+        double = [key for key in wanted if key in self._pooled]
+        if double:
+            listed = ", ".join(f"node {node}: {device}" for node, device in double[:8])
+            raise ReservationError(
+                Finding(
+                    code="RE107",
+                    what=f"{len(double)} accelerators are in another pool of this job",
+                    why=listed,
+                    remedy="release that pool first, or name other accelerators",
+                )
+            )
+        needs: dict[int, set[int]] = {}
+        for node, device in wanted:
+            needs.setdefault(node, set()).add(device)
+        own = {key for key in wanted if key not in self.reservation.held}
+        self.reservation.ensure(needs, timeout, exact=True)
+        self._pooled.update({key: key in own for key in wanted})
+        return list(wanted)
+
+    def give_back_positions(self, positions: Sequence[Position]) -> None:
+        keys = [(one.node, one.device) for one in positions]
+        # What a group held before the pool came is not the pool's to give back.
+        own = {key for key in keys if self._pooled.pop(key, False)}
+        if not self._open or not ray.is_initialized():
+            return
+        for name, (order, _) in list(self._groups.items()):
+            held = {
+                (place.cluster_node_rank, number)
+                for place in order.placements
+                if place.holds_accelerators
+                for number in place.hardware
+            }
+            if not own.isdisjoint(held):
+                self.end_group(name)
+        self.reservation.give_back(own)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        job_closed(self.job)
+        try:
+            if ray.is_initialized():
+                for group in list(self._starting):  # another thread launches: it will be told
+                    group.stop()
+                for name in list(self._groups):
+                    self.end_group(name)
+                if self.owner:
+                    for handle in [*self._allocated, *self._managers.values(), *self._agents.values()]:
+                        ray.kill(handle)
+                self.reservation.release()
+        finally:
+            self._connection.close()
+
+
+def _any_alive(workers: Sequence[Any]) -> bool:
+    """Whether a group still has a process. Workers end with the process that launched them."""
+    refs = [worker.__ray_ready__.remote() for worker in workers]
+    ready, busy = ray.wait(refs, num_returns=len(refs), timeout=2) if refs else ([], [])
+    for ref in ready:
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError:
+            continue
+        return True
+    return bool(busy)
+
+
+def _job_name(job: str | None) -> str:
+    name = job or os.environ.get("ROOST_JOB") or f"job-{secrets.token_hex(3)}"
+    if not NAME.fullmatch(name):
+        raise ClusterError(
+            Finding(
+                code="RE115",
+                what=f"{name!r} is not a job name",
+                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            )
+        )
+    return name

@@ -1,0 +1,243 @@
+"""Starting processes of groups on Ray, and checking that each is where it should be."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from roost.engine.backend import GroupOrder, Progress, Report
+from roost.engine.connection.discovery import LiveNode, on_node
+from roost.engine.connection.ray_connection import job_namespace, named
+from roost.engine.ray_backend.ray_result import cause_of
+from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
+from roost.engine.reservation.reservation import Reservation
+from roost.engine.workers import environment
+from roost.engine.workers.remote_errors import first_line, in_one_line
+from roost.engine.workers.worker_context import seat_of
+from roost.errors import Finding, LaunchError
+from roost.inventory.accelerators import accelerator_kind
+from roost.inventory.inventory import Inventory
+from roost.placement.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a job's processes are started."""
+
+    job: str
+    live: Sequence[LiveNode]
+    reservation: Reservation
+
+    def device_names(self, placement: Placement) -> list[str]:
+        """What the process may see, by the accelerators' real names."""
+        node = placement.cluster_node_rank
+        if placement.holds_accelerators and placement.isolate_accelerator:
+            return self.reservation.device_names(node, placement.hardware)
+        return [self.live[node].facts.device_names[int(number)] for number in placement.visible]
+
+    def scheduling(self, placement: Placement) -> Any:
+        """How Ray is told the node of a process; Robots and bare nodes are not Ray's to reserve."""
+        node = placement.cluster_node_rank
+        if not placement.holds_accelerators:
+            return on_node(self.live[node].node_id)
+        bundle = self.reservation.bundle_for(node, placement.hardware)
+        assert bundle is not None
+        return PlacementGroupSchedulingStrategy(
+            bundle[0], placement_group_bundle_index=bundle[1], placement_group_capture_child_tasks=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    node_id: str
+    visible: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupStart:
+    """What starts the processes of one group; each rank can be started again where it was."""
+
+    site: Site
+    inventory: Inventory  # of the plan: its node groups say the environments
+    order: GroupOrder
+    master_addr: str
+    master_port: int
+    program: Any = None  # reference to the pickled class and arguments
+    actor: Any = None
+    generations: dict[int, int] = field(default_factory=dict)
+    _expected: dict[int, _Expected] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.actor = actor_for(self.order.worker.cls, self.order.worker.methods)
+        self.program = ray.put(_pickled(self.order))
+
+    def begin(self, ranks: Sequence[int], handles: dict[int, Any]) -> dict[Any, int]:
+        """Create these ranks' processes and tell each who it is. Returns what to wait for.
+
+        The handles are put in as they come, so that they can be ended.
+        """
+        defaults, paths = environment.passed_on(os.environ), tuple(path for path in sys.path if path)
+        started: dict[Any, int] = {}
+        for rank in ranks:
+            placement = self.order.placements[rank]
+            settings = self._settings(placement)
+            handle = handles[rank] = self._create(placement, settings)
+            devices = settings.context.devices
+            visible = accelerator_kind(placement.accelerator_type).visible_variable if devices else None
+            order = StartOrder(
+                context=settings.context,
+                variables=settings.variables,
+                defaults=defaults,
+                module_paths=paths,
+            )
+            started[handle._roost_start.remote(order, self.program, visible)] = rank
+            node_id = self.site.live[placement.cluster_node_rank].node_id
+            self._expected[rank] = _Expected(node_id, settings.placed.get(visible) if visible else None)
+            self.generations[rank] = settings.context.generation
+        return started
+
+    def _settings(self, placement: Placement) -> environment.RankSettings:
+        order = self.order
+        return environment.rank_settings(
+            self.inventory,
+            self.site.job,
+            order.name,
+            placement,
+            world_size=len(order.placements),
+            share=order.shares[placement.rank] if order.shares else None,
+            master_addr=self.master_addr,
+            master_port=self.master_port,
+            device_names=self.site.device_names(placement),
+            node_paths=dict(self.site.live[placement.cluster_node_rank].facts.search_paths),
+            generation=self.generations.get(placement.rank, -1) + 1,
+        )
+
+    def _create(self, placement: Placement, settings: environment.RankSettings) -> Any:
+        title = settings.context.name
+        options: dict[str, Any] = {
+            "name": title,
+            "namespace": job_namespace(self.site.job),
+            "scheduling_strategy": self.site.scheduling(placement),
+        }
+        wanted = environment.runtime_env(settings.configured, settings.interpreter)
+        if wanted:
+            options["runtime_env"] = wanted
+        try:
+            return named(partial(self.actor.options(**options).remote, title))
+        except ValueError as error:
+            raise LaunchError(
+                Finding(
+                    code="RE115",
+                    what=f"an actor named {title!r} exists already",
+                    why=first_line(error, 200),
+                    remedy="launch the group under another name",
+                )
+            ) from None
+
+    def seat_text(self, rank: int) -> str:
+        placement = self.order.placements[rank]
+        return f"rank {rank} ({seat_of(placement, str(self.inventory.nodes[placement.cluster_node_rank]))})"
+
+    def misplaced(self, reports: Mapping[int, StartReport]) -> list[str]:
+        """Those of the processes that are not where the plan has them."""
+        ranks = {node.node_id: rank for rank, node in enumerate(self.site.live)}
+        wrong = []
+        for rank, found in reports.items():
+            expected = self._expected[rank]
+            if found.node_id != expected.node_id:
+                wrong.append(
+                    f"{self.seat_text(rank)} is on node {ranks.get(found.node_id, 'outside the job')}"
+                )
+            elif expected.visible is not None and found.visible != expected.visible:
+                wrong.append(f"{self.seat_text(rank)} sees {found.visible!r} instead of {expected.visible!r}")
+        return wrong
+
+
+def gathered(
+    starts: Mapping[Any, tuple[GroupStart, int]], timeout: float, aftermath: str, report: Report
+) -> dict[int, dict[int, StartReport]]:
+    """Wait for every process, and check that each is where it should be.
+
+    Returns what each rank reports, by the identity of its start. `aftermath` says in errors what becomes of the rest.
+    """
+    reports: dict[int, dict[int, StartReport]] = {id(start): {} for start, _ in starts.values()}
+    deadline = time.monotonic() + timeout
+    waiting, ready_count = list(starts), 0
+    while waiting:
+        left = max(0.0, deadline - time.monotonic())
+        ready, waiting = ray.wait(waiting, num_returns=1, timeout=left)
+        if not ready:
+            raise _late([starts[ref] for ref in waiting], len(starts), timeout)
+        for ref in ready:
+            start, rank = starts[ref]
+            try:
+                reports[id(start)][rank] = ray.get(ref)
+            except ray.exceptions.RayError as error:
+                raise _failed(start, rank, error, aftermath) from cause_of(error)
+            ready_count += 1
+            report(Progress(phase="ready", done=ready_count, total=len(starts)))
+    for start in {id(start): start for start, _ in starts.values()}.values():
+        wrong = start.misplaced(reports[id(start)])
+        if wrong:
+            raise LaunchError(
+                Finding(
+                    code="RE109",
+                    what=f"{len(wrong)} workers of {start.order.name!r} are not where they should be",
+                    why="; ".join(wrong[:4]),
+                    remedy="does the worker's module or constructor change the visible devices?",
+                )
+            )
+    report(Progress(phase="verified", done=len(starts), total=len(starts)))
+    return reports
+
+
+def _late(late: Sequence[tuple[GroupStart, int]], total: int, timeout: float) -> LaunchError:
+    names = sorted({start.order.name for start, _ in late})
+    shown = [
+        f"{start.order.name} {start.seat_text(rank)}" if len(names) > 1 else start.seat_text(rank)
+        for start, rank in late[:4]
+    ]
+    of = " and ".join(repr(name) for name in names) if len(names) < 4 else f"{len(names)} groups"
+    return LaunchError(
+        Finding(
+            code="RE108",
+            what=f"{len(late)} of {total} workers of {of} did not start in {timeout:g} s",
+            why=f"still starting: {'; '.join(shown)}",
+            remedy="a constructor may be blocked: launch with a longer timeout, or look at the worker's log",
+        )
+    )
+
+
+def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> LaunchError:
+    cause = cause_of(error)
+    return LaunchError(
+        Finding(
+            code="RE108",
+            what=f"{start.order.name} {start.seat_text(rank)} could not start; {aftermath}",
+            why=in_one_line(cause)[:500] if cause is not None else first_line(error, 500),
+            remedy="" if cause is not None else "the process ended while starting: its log has the reason",
+        )
+    )
+
+
+def _pickled(order: GroupOrder) -> bytes:
+    try:
+        return cloudpickle.dumps((order.worker.cls, order.worker.args, order.worker.kwargs))
+    except Exception as error:
+        raise LaunchError(
+            Finding(
+                code="RE108",
+                what=f"{order.name}: the worker class or its arguments cannot be sent to other processes",
+                why=f"{type(error).__name__}: {error}"[:300],
+                remedy="open files, locks and connections are made in the worker, not passed to it",
+            )
+        ) from error

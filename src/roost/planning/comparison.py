@@ -1,0 +1,58 @@
+"""Whether a plan can run on a cluster: the same shape is needed, addresses and hosts may differ."""
+
+from __future__ import annotations
+
+from roost.errors import Finding
+from roost.inventory.inventory import Inventory
+from roost.inventory.nodes import Node
+from roost.planning.plan import Plan
+
+MOST = 20  # nodes that are listed
+
+
+def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
+    """How the plan's cluster differs from this one, node by node. A plan may use the first nodes of a larger one."""
+    findings = []
+    there = cluster.nodes
+    different = [node for node in plan.inventory.nodes if not _fits(node, there)]
+    for node in different[:MOST]:
+        has = _in_words(there[node.rank]) if node.rank < len(there) else "has no such node"
+        findings.append(
+            Finding(
+                code="RE121",
+                what=f"node {node.rank}: the plan was made for {_in_words(node)}, this cluster {_has(has)}",
+                remedy="plan the job for this cluster, or launch it on one of the plan's shape",
+            )
+        )
+    if len(different) > MOST:
+        findings.append(Finding(code="RE121", what=f"{len(different) - MOST:,} more nodes differ"))
+    for label, group in plan.inventory.groups.items():
+        known = cluster.groups.get(label)
+        if known is not None and not known.places_like(group):
+            findings.append(
+                Finding(
+                    code="RI102",
+                    what=f"the cluster knows another node group {label!r}",
+                    why="it was started with other node groups than the job was placed with",
+                    remedy="start it with the job's section: Cluster(cluster_cfg=cfg.cluster)",
+                )
+            )
+    return findings
+
+
+def _fits(node: Node, there: tuple[Node, ...]) -> bool:
+    return node.rank < len(there) and _shape(node) == _shape(there[node.rank])
+
+
+def _shape(node: Node) -> tuple[int, str]:
+    held = node.accelerators
+    return held.count, held.type if held.count else ""
+
+
+def _in_words(node: Node) -> str:
+    held = node.accelerators
+    return f"{held.count} x {held.type}" if held.count else "no accelerators"
+
+
+def _has(words: str) -> str:
+    return words if words.startswith("has") else f"has {words}"

@@ -1,0 +1,75 @@
+"""The accelerators that a plan does not use, and which of them others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from types import MappingProxyType
+from typing import Literal
+
+from roost.config.ranks import ranges
+from roost.planning.plan import Plan
+from roost.planning.preflight import Holder
+
+State = Literal["idle", "held", "perhaps held"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """The accelerators of one node that no component of a plan uses."""
+
+    held: Mapping[int, tuple[str, ...]]  # number to the names of its holders
+    others: tuple[int, ...]  # of these, `idle` are free; a holder may not tell which ones it has
+    idle: int
+
+    @property
+    def held_count(self) -> int:
+        return len(self.held) + len(self.others) - self.idle
+
+    @property
+    def idle_numbers(self) -> str:
+        """`4-7`, or `2 of 4-7` where it is not known which ones."""
+        numbers = ranges(self.others)
+        return numbers if self.idle == len(self.others) else f"{self.idle} of {numbers}"
+
+    def state_of(self, number: int) -> State | None:
+        """None for an accelerator that a component uses."""
+        if number in self.held:
+            return "held"
+        if number not in self.others:
+            return None
+        return "idle" if self.idle == len(self.others) else "perhaps held"
+
+
+NOTHING_HELD: Mapping[int, Unused] = MappingProxyType({})
+
+
+def unused_by_node(plan: Plan, holders: Sequence[Holder]) -> dict[int, Unused]:
+    """The unused accelerators of each node that has any."""
+    by_node: dict[int, list[Holder]] = {}
+    for holder in holders:
+        by_node.setdefault(holder.node, []).append(holder)
+    unused: dict[int, list[int]] = {}
+    for device in plan.idle:
+        unused.setdefault(device.node, []).append(device.number)
+    return {node: _unused(numbers, by_node.get(node, ())) for node, numbers in unused.items()}
+
+
+def _unused(numbers: Sequence[int], holders: Sequence[Holder]) -> Unused:
+    held: dict[int, tuple[str, ...]] = {}
+    for number in numbers if holders else ():
+        if names := tuple(holder.name for holder in holders if number in (holder.devices or ())):
+            held[number] = names
+    others = tuple(number for number in numbers if number not in held)
+    untold = {holder.name: untold_count(holder) for holder in holders if untold_count(holder)}
+    idle = max(0, len(others) - ceil(sum(untold.values())))
+    if not idle:
+        held |= dict.fromkeys(others, tuple(untold))
+        others = ()
+    return Unused(held=held, others=others, idle=idle)
+
+
+def untold_count(holder: Holder) -> float:
+    """How many accelerators a holder has without telling their numbers."""
+    return max(0, holder.count - len(holder.devices or ()))

@@ -1,0 +1,65 @@
+"""Planning a layout on the accelerators that were granted to its pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from roost.config.layout import Layout
+from roost.config.ranks import ranges
+from roost.errors import Finding, RoostError
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import Resources
+from roost.planning.plan import Plan
+from roost.planning.planner import plan, plan_granted
+
+Accelerator = tuple[int, int]  # a node, and a number on it
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlanner:
+    """Which accelerators a layout asks for, and the plan of it on those it got."""
+
+    layout: Layout
+    inventory: Inventory
+
+    @property
+    def _resources(self) -> Resources:
+        return self.inventory.resources(self.layout.node_group or None)
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes the pool may lie on, in its order."""
+        return [slot.node.rank for slot in self._resources.slots]
+
+    def asked_for(self) -> list[Accelerator] | None:
+        """The accelerators the layout names; None when any free ones will do. Raises where it cannot fit."""
+        layout, there = self.layout, self._resources
+        if layout.accelerators is None and 0 < layout.reserved <= there.total and not there.bare:
+            return None
+        planned = plan(layout, self.inventory)  # says what is missing, if anything is
+        return [(device.node, device.number) for device in planned.occupancy]
+
+    def in_order(self, granted: Sequence[Accelerator]) -> list[Accelerator]:
+        """By node in the order of the pool, then by number."""
+        return sorted(granted, key=self._rank_of)
+
+    def plan_on(self, granted: Sequence[Accelerator]) -> Plan:
+        """The plan of the layout on exactly these accelerators."""
+        ranks = [self._rank_of(one) for one in self.in_order(granted)]
+        try:
+            return plan_granted(self.layout, self.inventory, ranks)
+        except RoostError as error:
+            if ranks == list(range(len(ranks))):
+                raise
+            raise type(error)(*[_with_ranks(finding, ranks) for finding in error.findings]) from None
+
+    def _rank_of(self, accelerator: Accelerator) -> int:
+        firsts = {slot.node.rank: slot.first for slot in self._resources.slots}
+        return firsts[accelerator[0]] + accelerator[1]
+
+
+def _with_ranks(finding: Finding, ranks: Sequence[int]) -> Finding:
+    """The layout may fit the cluster, and not what others have left of it."""
+    free = f"the first that are free are accelerators {ranges(ranks)}"
+    return replace(finding, why=f"{finding.why}; {free}" if finding.why else free)

@@ -1,0 +1,46 @@
+"""Ray's warning about many worker processes is not for users of an embedded cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import roost
+
+pytestmark = pytest.mark.ray
+
+
+def say(line: str, source: str = "raylet") -> None:
+    """As Ray's thread that listens for errors does."""
+    from ray._private import worker
+
+    worker.print_to_stdstream({"lines": [line], "pid": source, "is_err": False}, ignore_prefix=False)
+
+
+def test_it_is_hidden_while_connected(
+    clusters: Callable[..., roost.Cluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from roost.engine.connection.worker_count_warning import WARNING
+
+    with clusters(num_nodes=1), clusters(num_nodes=1):
+        say(f"WARNING: 16 PYTHON {WARNING}: hidden")
+        say("another warning of the first cluster")
+        say(f"{WARNING}, says a worker", source="4711")
+    said = capsys.readouterr().out
+    assert "hidden" not in said
+    assert "another warning of the first cluster" in said
+    assert "says a worker" in said
+    say(f"WARNING: 20 PYTHON {WARNING}: the connection is the program's again")
+    assert "the connection is the program's again" in capsys.readouterr().out
+
+
+def test_this_ray_says_it_in_these_words_and_this_way() -> None:
+    import ray
+    from ray._private import worker
+
+    from roost.engine.connection.worker_count_warning import WARNING
+
+    assert WARNING.encode() in (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
+    assert worker.print_to_stdstream.__name__ in worker.listen_error_messages.__code__.co_names
