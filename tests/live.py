@@ -48,7 +48,7 @@ def shared_job(connected: str) -> Iterator[roost.Cluster]:
 def cluster(shared_job: roost.Cluster) -> Iterator[roost.Cluster]:
     """A job that the tests of one module share. It holds nothing when a module begins."""
     yield shared_job
-    shared_job.reservation.release()
+    shared_job._backend.reservation.release()
 
 
 @pytest.fixture

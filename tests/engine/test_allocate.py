@@ -44,13 +44,8 @@ def test_its_environment_is_set_before_its_class_is_loaded(handle: Any) -> None:
 
 
 def test_its_accelerator_is_reserved(cluster: Any, handle: Any) -> None:
-<<<<<<< HEAD
-    assert (1, 2) in cluster.reservation.held
-    with roost.Cluster(num_nodes=2, job=f"{cluster.job}-rival") as rival:
-=======
     assert (1, 2) in cluster._backend.reservation.held
-    with roost.Cluster(num_nodes=3, job=f"{cluster.job}-rival") as rival:
->>>>>>> main
+    with roost.Cluster(num_nodes=2, job=f"{cluster.job}-rival") as rival:
         with pytest.raises(roost.ReservationError, match=f"job '{cluster.job}' holds accelerator 2"):
             rival.allocate(Plain, "rival", 1, 2, {})
         rival.allocate(Plain, "rival", 1, 3, {})

@@ -298,13 +298,8 @@ def test_given_back_when_an_exception_ends_the_job(jobs: Jobs) -> None:
     job = new_job()
 
     def fails() -> None:
-<<<<<<< HEAD
         with roost.Cluster(num_nodes=1, job=job) as cluster:
-            cluster.reservation.ensure({0: {0, 1, 2, 3}})
-=======
-        with roost.Cluster(num_nodes=3, job=job) as cluster:
             cluster._backend.reservation.ensure({0: {0, 1, 2, 3}})
->>>>>>> main
             assert groups_of(job)
             FailsToStart.create_group(0, partial(OSError, "no")).launch(
                 cluster, placement_strategy=roost.FlexiblePlacementStrategy([[0]]), name="failing"
