@@ -129,12 +129,13 @@ def test_a_killed_holders_ports_can_be_leased_again(
     narrow: tuple[str, range], two_jobs: tuple[Job, Job]
 ) -> None:
     ours, theirs = two_jobs
-    dead = ours(0, "lease", 3, True)
+    # The jobs' own four ports part the other eight into five pieces at most: one of them has two.
+    dead = ours(0, "lease", 2, True)
     kept = theirs(0, "lease_all")
-    assert (len(dead), len(kept)) == (3, 5)
+    assert (len(dead), len(kept)) == (2, 6)
     assert ours(1, "lease")["codes"] == ["RE117"]
     os.kill(ours.pids[0], signal.SIGKILL)
-    again = eventually(lambda: isinstance(got := ours(1, "lease", 3), list) and got, 5, "its ports are free")
+    again = eventually(lambda: isinstance(got := ours(1, "lease", 2), list) and got, 5, "its ports are free")
     assert sorted(again) == sorted(dead)
     assert not any(map(is_free, kept))
     ours.restart(0)
