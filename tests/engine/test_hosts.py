@@ -31,20 +31,22 @@ Runs = dict[str, tuple[dict[str, Any], str]]
 def runs(hosts: Hosts) -> Runs:
     """What the job says with no declared ranks, with a node missing, and with ranks declared."""
     found: Runs = {}
-    hosts.start_ray(0, "--num-gpus=2")
-    hosts.start_ray(2, "--num-gpus=2")  # before the second
-    hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
-    with ThreadPoolExecutor(2) as side_by_side:
-        missing = side_by_side.submit(drive, hosts, 4, timeout=1)
-        found["natural"] = drive(hosts, 3)
-        found["missing"] = missing.result()
-    hosts.stop_ray()
-    hosts.start_ray(0, "--num-gpus=2", ROOST_NODE_RANK="2")
-    hosts.begin_ray(1, "--num-gpus=2", ROOST_NODE_RANK="1")
-    hosts.begin_ray(2, "--num-gpus=2", ROOST_NODE_RANK="0")
-    hosts.until_started()
-    found["declared"] = drive(hosts, 3)
-    hosts.stop_ray()
+    try:
+        hosts.start_ray(0, "--num-gpus=2")
+        hosts.start_ray(2, "--num-gpus=2")  # before the second
+        hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
+        with ThreadPoolExecutor(2) as side_by_side:
+            missing = side_by_side.submit(drive, hosts, 4, timeout=1)
+            found["natural"] = drive(hosts, 3)
+            found["missing"] = missing.result()
+        hosts.stop_ray()
+        hosts.start_ray(0, "--num-gpus=2", ROOST_NODE_RANK="2")
+        hosts.begin_ray(1, "--num-gpus=2", ROOST_NODE_RANK="1")
+        hosts.begin_ray(2, "--num-gpus=2", ROOST_NODE_RANK="0")
+        hosts.until_started()
+        found["declared"] = drive(hosts, 3)
+    finally:
+        hosts.stop_ray()  # the next module starts another Ray on these hosts
     return found
 
 
