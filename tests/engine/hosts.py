@@ -37,7 +37,7 @@ class Hosts:
         self.names = [f"roost{self.tag}-{number}" for number in range(len(ADDRESSES))]
         # Unix socket paths are short, so these lie directly in the temporary directory.
         self.directories = [tempfile.mkdtemp(prefix="rn-") for _ in ADDRESSES]
-        self._started: list[tuple[subprocess.Popen[bytes], Path]] = []  # with what each prints
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def create(self) -> None:
         ip("link", "add", self.bridge, "type", "bridge")
@@ -72,11 +72,6 @@ class Hosts:
 
     def start_ray(self, number: int, *arguments: str, **environ: str) -> None:
         """A node of Ray on that host; the first host has the head. It ends with `stop_ray`."""
-        self.begin_ray(number, *arguments, **environ)
-        self.until_started()
-
-    def begin_ray(self, number: int, *arguments: str, **environ: str) -> None:
-        """The same without waiting for it: `until_started` does."""
         place = (
             ["--head", f"--port={HEAD_PORT}", "--include-dashboard=false", "--dashboard-agent-listen-port=0"]
             if number == 0
@@ -84,30 +79,30 @@ class Hosts:
         )
         log = Path(self.directories[number]) / "start.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [
-                    *self.inside(number),
-                    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
-                    f"--node-ip-address={ADDRESSES[number]}",
-                    *place,
-                    *("--num-cpus=2", *arguments),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=self.environment(number, **environ),
-                start_new_session=True,
+            self._started.append(
+                subprocess.Popen(
+                    [
+                        *self.inside(number),
+                        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+                        f"--node-ip-address={ADDRESSES[number]}",
+                        *place,
+                        *("--num-cpus=2", *arguments),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self.environment(number, **environ),
+                    start_new_session=True,
+                )
             )
-        self._started.append((process, log))
+        self._until_started(log)
 
-    def until_started(self) -> None:
-        """Wait for every node that was begun."""
+    def _until_started(self, log: Path) -> None:
         deadline = time.monotonic() + 120
-        for process, log in self._started:
-            while "Ray runtime started" not in (text := log.read_text()):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    pytest.fail(f"Ray did not start on a host:\n{text}")
-                time.sleep(0.1)
+        while "Ray runtime started" not in (text := log.read_text()):
+            if self._started[-1].poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"Ray did not start on a host:\n{text}")
+            time.sleep(0.1)
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs on the hosts."""
@@ -118,9 +113,9 @@ class Hosts:
         return found
 
     def stop_ray(self) -> None:
-        for process, _ in self._started:
+        for process in self._started:
             process.send_signal(signal.SIGTERM)
-        for process, _ in self._started:
+        for process in self._started:
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

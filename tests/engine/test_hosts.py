@@ -40,10 +40,8 @@ def runs(hosts: Hosts) -> Runs:
             found["natural"] = drive(hosts, 3)
             found["missing"] = missing.result()
         hosts.stop_ray()
-        hosts.start_ray(0, "--num-gpus=2", ROOST_NODE_RANK="2")
-        hosts.begin_ray(1, "--num-gpus=2", ROOST_NODE_RANK="1")
-        hosts.begin_ray(2, "--num-gpus=2", ROOST_NODE_RANK="0")
-        hosts.until_started()
+        for number, rank in enumerate("210"):  # one after the other: they share the head's directory
+            hosts.start_ray(number, "--num-gpus=2", ROOST_NODE_RANK=rank)
         found["declared"] = drive(hosts, 3)
     finally:
         hosts.stop_ray()  # the next module starts another Ray on these hosts
