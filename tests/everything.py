@@ -22,7 +22,7 @@ OWN_RAYS = {
     "test_docs.py",
 }
 # Tests of the engine that run with the rest, so that all three end at about the same time.
-MOVED = {"engine/test_pools.py"}
+MOVED = {"engine/test_pools.py", "engine/test_reservation.py"}
 
 
 def share_of(name: str) -> str:

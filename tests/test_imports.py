@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
 
 PROLOGUE = """
 import sys
@@ -96,3 +101,71 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'Inventry'"):
         roost.Inventry  # noqa: B018
+
+
+# Imports inside functions. A module of roost may be imported late only because it loads Ray.
+LATE = {
+    "roost.cli.plan": {"roost.engine.reservation.cluster_snapshot"},  # for --live
+    "roost.engine.backends": {"roost.engine.ray_backend.ray_backend"},  # inline mode needs no Ray
+    "roost.engine.connection.embedded": {"ray.cluster_utils"},  # only its child process runs Ray
+    "roost.engine.here": {"roost.engine.ray_backend.own_node"},
+    "roost.engine.placement_groups": {"ray.util.scheduling_strategies"},
+}
+# Private modules of Ray: a Ray without one of them fails where it is used, and only there.
+PRIVATE = {
+    "roost.engine.connection.ray_connection": {"ray._private.accelerators"},
+    "roost.engine.reservation.holders": {"ray._private.state"},
+}
+UNIX_ONLY = {
+    "roost.engine.ports.port_shelf": {"resource"},
+    "roost.engine.processes.confinement": {"resource"},
+}
+
+
+def module_name(file: Path) -> str:
+    return ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+TREES = {module_name(file): ast.parse(file.read_text()) for file in sorted(SOURCE.rglob("*.py"))}
+
+
+def imports(node: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]:
+    """Every module that is imported, but for type checkers, and whether a function imports it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, inside) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.module is not None, "no relative imports"
+            full = [f"{child.module}.{alias.name}" for alias in child.names]
+            yield from ((name if name in TREES else child.module, inside) for name in full)
+        else:
+            yield from imports(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def loads_ray(module: str) -> bool:
+    """Whether importing the module imports Ray, itself or through others."""
+    seen, following = set(), [module]
+    while following:
+        name = following.pop()
+        if name.partition(".")[0] == "ray":
+            return True
+        if name in TREES and name not in seen:
+            seen.add(name)
+            following += [imported for imported, inside in imports(TREES[name]) if not inside]
+    return False
+
+
+def test_functions_import_only_what_loads_ray() -> None:
+    found: dict[str, set[str]] = {}
+    for module, tree in TREES.items():
+        for imported, inside in imports(tree):
+            if inside:
+                found.setdefault(module, set()).add(imported)
+    assert found == {**LATE, **PRIVATE, **UNIX_ONLY}
+
+
+def test_late_imports_keep_ray_out() -> None:
+    assert [module for module in LATE if loads_ray(module)] == []
+    assert [name for names in LATE.values() for name in names if not loads_ray(name)] == []

@@ -1,5 +1,9 @@
 """The names roost exports, listed once: type checkers read this file, and `__init__.py` imports by it."""
 
+from roost.config.engines import EngineGroup as EngineGroup
+from roost.config.engines import Server as Server
+from roost.config.layout import Layout as Layout
+from roost.config.layout_modes import LayoutMode as LayoutMode
 from roost.engine.cluster import Cluster as Cluster
 from roost.engine.connection.embedded import embedded as embedded
 from roost.engine.events import Event as Event
@@ -40,17 +44,13 @@ from roost.inventory.hardware import register_hardware as register_hardware
 from roost.inventory.inventory import Inventory as Inventory
 from roost.inventory.nodes import Node as Node
 from roost.inventory.ordering import NodeInfo as NodeInfo
-from roost.placement.layouts import EngineGroup as EngineGroup
-from roost.placement.layouts import Layout as Layout
-from roost.placement.layouts import LayoutMode as LayoutMode
-from roost.placement.layouts import Server as Server
 from roost.placement.older import ChunkedPlacementStrategy as ChunkedPlacementStrategy
 from roost.placement.older import FineGrainedPackedPlacementStrategy as FineGrainedPackedPlacementStrategy
 from roost.placement.older import StridedPlacementStrategy as StridedPlacementStrategy
+from roost.placement.packed import PackedPlacementStrategy as PackedPlacementStrategy
 from roost.placement.placement import Placement as Placement
 from roost.placement.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
 from roost.placement.strategies import NodePlacementStrategy as NodePlacementStrategy
-from roost.placement.strategies import PackedPlacementStrategy as PackedPlacementStrategy
 from roost.placement.strategies import PlacementStrategy as PlacementStrategy
 from roost.planning.component_placement import ComponentPlacement as ComponentPlacement
 from roost.planning.component_placement import HybridComponentPlacement as HybridComponentPlacement

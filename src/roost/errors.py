@@ -1,4 +1,4 @@
-"""The one error tree, and the findings it carries.
+"""The error classes, and the findings that they carry.
 
 A finding is data: what is wrong, where, why, and what to do. `render` turns findings into text; nothing
 else in roost words an error. Errors carry findings as their arguments, so they survive pickling.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
 from roost.secret_names import hide_rest, looks_secret
@@ -20,7 +21,7 @@ Kind = Literal["config", "fit", "advice", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a stable code stands for. `fit` problems depend on the cluster, `config` problems do not."""
+    """The meaning of a stable code. `fit` problems depend on the cluster, `config` problems do not."""
 
     title: str
     kind: Kind = "config"
@@ -128,7 +129,7 @@ CODES: dict[str, Code] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of one line of a source, counted from 1."""
+    """A part of one line of a source. Lines and columns count from 1."""
 
     source: str
     line: int
@@ -183,7 +184,7 @@ class Finding:
 
 
 class RoostError(Exception):
-    """The root. `findings` says everything that was found, not only the first thing."""
+    """The base of all errors. `findings` holds every problem that was found, not only the first."""
 
     def __init__(self, *findings: Finding) -> None:
         super().__init__(*findings)
@@ -209,11 +210,11 @@ class PlacementError(ConfigurationError):
 
 
 class ClusterError(RoostError):
-    """The cluster cannot be reached, refused us, or is not what it should be."""
+    """The cluster cannot be reached, refuses the connection, or is not as expected."""
 
 
 class ReservationError(ClusterError):
-    """The accelerators a job needs cannot be had."""
+    """The accelerators that a job needs cannot be reserved."""
 
 
 class JobEnded(ClusterError):
@@ -221,7 +222,7 @@ class JobEnded(ClusterError):
 
 
 class NoAnswer(ClusterError):
-    """A process of roost did not answer in time. It may still do what it was asked."""
+    """A process of roost did not answer in time. It may still carry out the request."""
 
 
 class LaunchError(RoostError):
@@ -236,11 +237,11 @@ class WorkerError(RoostError):
 
 
 class WorkerRaised(WorkerError):
-    """The worker's code raised; the worker lives on. `__cause__` is what it raised."""
+    """The worker's code raised `__cause__`; its process goes on."""
 
 
 class WorkerDied(WorkerError):
-    """The worker's process is gone."""
+    """The worker's process has ended."""
 
 
 class CallTimeout(WorkerError, TimeoutError):
@@ -248,22 +249,20 @@ class CallTimeout(WorkerError, TimeoutError):
 
 
 def error_for(findings: Sequence[Finding]) -> ConfigurationError:
-    """One error for everything found: a placement error only if nothing else is wrong."""
+    """One error with all findings: a `PlacementError` if every problem is one of placement."""
     serious = [finding for finding in findings if finding.severity == "error"]
     placing = all(finding.code.startswith(("RP", "RM")) for finding in serious)
     return (PlacementError if placing else ConfigurationError)(*findings)
 
 
 def close_to(word: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    names = sorted(known, key=lambda name: name[:1] != word[:1])[:100]  # comparing costs
+    names = sorted(known, key=lambda name: name[:1] != word[:1])[:100]  # comparing is slow
     close = get_close_matches(word[:64], [name[:64] for name in names], n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """Say what a word that is not known may have meant."""
+    """Suggest the known name that an unknown word resembles, and list the known names."""
     names = sorted(known)
     close = close_to(word, names) if isinstance(word, str) else None
     hint = f"did you mean {close!r}? " if close else ""
@@ -280,8 +279,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value for a message: short, and never the reason for another error."""
-    if isinstance(value, int) and abs(value) > 10**limit:  # Python refuses to print the longest ones
+    """The repr of a value, cut to a length that fits a message."""
+    if isinstance(value, int) and abs(value) > 10**limit:  # Python refuses to convert the longest to text
         return "a number of many digits"
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
@@ -291,7 +290,7 @@ _LONGEST_EXCERPT = 2_000
 
 
 def _printable(text: str, limit: int = 200) -> str:
-    """One line, no control characters: what a stranger's file holds must not drive the terminal."""
+    """The text without control characters: a file that it quotes must not control the terminal."""
     kept = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text[: limit + 1])
     return kept if len(kept) <= limit else kept[: limit - 3] + "..."
 
@@ -302,7 +301,7 @@ def _excerpt(place: Span, path: Path) -> list[str]:
         return []
     line = hide_rest(line, bare="env_vars" in path)
     if any(isinstance(step, str) and looks_secret(step) and step not in line for step in path):
-        return []  # a secret's value on a line without its name
+        return []  # the line may show the value of a secret that is named on another line
     if len(line) > 160:  # a window around the caret
         start = max(0, column - 60)
         line, column = ("..." if start else "") + line[start : start + 150], column - start + 3 * bool(start)

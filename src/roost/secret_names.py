@@ -1,13 +1,12 @@
-"""Which names stand for secrets, and how texts are shown without their values."""
+"""Recognises the names of secrets, and hides the values of secrets in texts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# A name is secret by one of its words, however they are joined: DB_PASS, api-key, openaiKey2, SIGNING_KEYS.
-# By how the word ends, since PGPASSWORD is one word; not by how it begins, so that tokenizers, authors,
-# keyboards and passes stay in the open.
+# A name is secret if one of its words is, however the words are joined: DB_PASS, api-key, openaiKey2, SIGNING_KEYS.
+# The end of a word decides: PGPASSWORD is one word and secret; tokenizers, authors and keyboards are not.
 _SECRET_ENDINGS = (
     *("key", "token", "secret", "password", "passwd", "pass", "pwd", "passphrase", "passcode"),
     *("credential", "creds", "auth", "authorization"),
@@ -16,25 +15,26 @@ _SECRET_WORDS = frozenset(("cred", "bearer", "jwt", "pat", "pswd"))
 _OPEN_WORDS = frozenset(
     (
         *("monkey", "donkey", "turkey", "hockey", "jockey", "whiskey", "turnkey", "hotkey"),
-        "pkey",  # NCCL_IB_PKEY: a number of the network
+        "pkey",  # NCCL_IB_PKEY is the number of an InfiniBand partition
         *("compass", "encompass", "bypass", "overpass", "underpass", "surpass", "trespass", "multipass"),
         *("lowpass", "highpass", "bandpass"),
     )
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# A name, and its value to the end of the entry. A search begins where a name does, and blanks are bounded, to
-# keep hostile lines cheap.
+# A name, and its value up to the end of the entry. A match begins only where a name does, and the number of
+# blanks is bounded, so that hostile lines are cheap to search.
 _NAME = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s{0,60}[:=]\s{0,60}""")
 _VALUE = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|[^,}\]]+""")
-# A mention of a name: in `name: HF_TOKEN, value: x` too; and, where variables are, in `HF_TOKEN x`.
+# A name in looser spellings: also in `name: HF_TOKEN, value: x`, and among variables in `HF_TOKEN x`.
 _MENTION = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s{0,60}[:=,]\s{0,60}""")
 _BARE_MENTION = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s{0,60}[:=,\s]\s{0,60}""")
-# A password may hold a slash. A search ends at the next URL, which keeps hostile texts cheap.
+# The login in a URL. A password may hold a slash. A match ends before the next URL, so that hostile texts are
+# cheap to search.
 _LOGIN = re.compile(r"(?<=://)(?:[^/@\s:]+|[^/@\s:]*:(?:(?!://)\S)*)(?=@)")
 
 
 def looks_secret(name: str, value: object = None) -> bool:
-    """Whether a value should not be shown: by its name, or because it is a URL with a login."""
+    """Whether a value must be hidden: because of its name, or because it is a URL with a login."""
     return any(_is_secret(word.lower()) for word in _WORD.findall(name[:200])) or holds_login(value)
 
 
@@ -53,7 +53,7 @@ def holds_login(value: object) -> bool:
 
 
 def hide_secrets(text: str) -> str:
-    """The text with the values of secret names starred out, at the same width for the carets."""
+    """The text with the values of secrets replaced by as many stars, so that carets below it stay right."""
     pieces, done = [], 0
     for name in _NAME.finditer(text):
         if name.start() >= done and looks_secret(name[1]) and (value := _VALUE.match(text, name.end())):
@@ -63,7 +63,7 @@ def hide_secrets(text: str) -> str:
 
 
 def hide_rest(text: str, bare: bool = False) -> str:
-    """The same for a text of unknown grammar: all that follows a secret name is starred out."""
+    """Like `hide_secrets`, for a text of unknown grammar: stars replace everything after a secret name."""
     for name in (_BARE_MENTION if bare else _MENTION).finditer(text):
         if looks_secret(name[1]):
             return hide_secrets(text[: name.end()]) + "*" * (len(text) - name.end())
@@ -71,5 +71,5 @@ def hide_rest(text: str, bare: bool = False) -> str:
 
 
 def is_secret(path: Iterable[object]) -> bool:
-    """Whether what stands at this path should not be shown."""
+    """Whether the value at this path must be hidden."""
     return any(isinstance(step, str) and looks_secret(step) for step in path)

@@ -17,7 +17,8 @@ import click
 import pytest
 
 import roost
-from roost.cli.ending import code_for, guarded, wants_colour, width_of
+from roost.cli.ending import code_for, guarded, wants_colour
+from roost.cli.terminal_width import width_of
 from roost.errors import Finding
 
 
@@ -125,7 +126,7 @@ def _broken(*_: Any, **__: Any) -> Any:
 
 
 def test_a_bug_is_70_and_asks_to_be_reported(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roost.planning.planner.plan", _broken)
+    monkeypatch.setattr("roost.cli.plan.plan", _broken)
     done = cli("plan", "job.yaml", "--on", "2x8")
     assert (done.code, done.out) == (70, "")
     assert done.err.startswith("roost has a bug: LookupError in ")
@@ -143,7 +144,7 @@ def test_an_interruption_is_130(cli: Any, monkeypatch: pytest.MonkeyPatch, inter
     def interrupted(*_: Any, **__: Any) -> Any:
         raise interruption
 
-    monkeypatch.setattr("roost.planning.planner.plan", interrupted)
+    monkeypatch.setattr("roost.cli.plan.plan", interrupted)
     done = cli("plan", "job.yaml", "--on", "2x8")
     assert (done.code, done.out) == (130, "")
     assert "Traceback" not in done.err

@@ -29,6 +29,16 @@ def remains(job: str, pids: Iterable[int], ports: Iterable[int]) -> list[str]:
     return actors + reserved + processes + [f"port {port}" for port in ports if not is_free(port)]
 
 
+def held_by(job: str) -> float:
+    """How many accelerators a job has reserved."""
+    return sum(
+        bundle.get("GPU", 0)
+        for group in placement_group_table().values()
+        if group["name"].startswith(f"roost/{job}/") and group["state"] == "CREATED"
+        for bundle in group["bundles"].values()
+    )
+
+
 def is_free(port: int) -> bool:
     """Whether nobody holds the port on any address, by an exclusive bind."""
     with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:

@@ -30,7 +30,7 @@ def handle(cluster: roost.Cluster) -> Iterator[Any]:
 
 def test_it_is_pinned_named_and_constructed(cluster: Any, handle: Any) -> None:
     assert ray.get(handle.arguments.remote(), timeout=60) == ((1, "two"), {"three": 3})
-    assert ray.get(handle.node_id.remote(), timeout=60) == cluster.node(1).node_id
+    assert ray.get(handle.node_id.remote(), timeout=60) == cluster.node_infos[1].node_id
     again = ray.get_actor("plain-one")
     assert ray.get(again.arguments.remote(), timeout=60) == ((1, "two"), {"three": 3})
     assert ray.get(handle.later.remote(5), timeout=60) == 5

@@ -42,7 +42,7 @@ def test_what_is_there_is_found_in_order(cluster: Any) -> None:
     assert all(node.ip == "127.0.0.2" and node.hostname and node.cpus for node in cluster.nodes)
     # On one machine addresses and names are equal: what is left is the label of nodes roost started.
     labels = {node["NodeID"]: node["Labels"]["roost-index"] for node in ray.nodes()}
-    assert [labels[cluster.node(rank).node_id] for rank in range(3)] == ["0", "1", "2"]
+    assert [labels[cluster.node_infos[rank].node_id] for rank in range(3)] == ["0", "1", "2"]
     assert cluster.master_addr == cluster.master_ip == "127.0.0.2"
     assert 1024 < cluster.master_port < 65536
 
@@ -50,7 +50,9 @@ def test_what_is_there_is_found_in_order(cluster: Any) -> None:
 def test_three_managers_are_pinned_to_node_0(cluster: Any) -> None:
     for name in ("NodeManager", "WorkerManager", "CollectiveManager"):
         handle = ray.get_actor(name, namespace=job_namespace(cluster.job))
-        eventually(lambda handle=handle: node_of(handle) == cluster.node(0).node_id, 10, f"{name} on node 0")
+        eventually(
+            lambda handle=handle: node_of(handle) == cluster.node_infos[0].node_id, 10, f"{name} on node 0"
+        )
 
 
 def test_the_managers_tell_what_they_know(cluster: Any, group: roost.WorkerGroup) -> None:
@@ -116,7 +118,10 @@ def test_jobs_side_by_side(
     assert "several jobs are running" in said["error"]
     assert cluster.job in said["error"]
     assert other.job in said["error"]
-    assert run("attaching", cluster.job, "resident").answer()["answers"][0] == [0, "from outside"]
+    joined = run("attaching", cluster.job, "resident").answer()
+    assert joined["answers"][0] == [0, "from outside"]
+    assert joined["own job"] == [[0, "by its name alone"], cluster.master_port]
+    assert joined["jobs"] == sorted([cluster.job, other.job])
     # A worker knows which of them is its own.
     assert group.execute_on(0).attaches().wait(timeout=60) == [(cluster.job, 3, "127.0.0.2")]
     other.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,7 @@ if left and "roost.engine.connection.embedded" in " ".join(sys.orig_argv):
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
     """Make the next starts too slow; the directories of all starts."""
     (tmp_path / "sitecustomize.py").write_text(SLOW)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     made: list[str] = []
     make = tempfile.mkdtemp
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from running import Program
 pytestmark = [pytest.mark.ray, pytest.mark.netns]
 
 
-def drive(hosts: Hosts, nodes: int, timeout: float = 60) -> tuple[dict[str, Any], str]:
+def drive(hosts: Hosts, nodes: int, plan: Path, timeout: float = 60) -> tuple[dict[str, Any], str]:
     """Run the job on the head's host."""
     environ: dict[str, str | None] = {**hosts.environment(0), "RAY_ADDRESS": hosts.address}
-    program = Program("on_hosts", str(nodes), str(timeout), env=environ, prefix=hosts.inside(0))
+    program = Program("on_hosts", str(nodes), str(timeout), str(plan), env=environ, prefix=hosts.inside(0))
     try:
         said = program.answer(120)
         assert program.end(60) == 0
@@ -28,21 +29,22 @@ Runs = dict[str, tuple[dict[str, Any], str]]
 
 
 @pytest.fixture(scope="module")
-def runs(hosts: Hosts) -> Runs:
+def runs(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """What the job says with no declared ranks, with a node missing, and with ranks declared."""
     found: Runs = {}
+    plan = tmp_path_factory.mktemp("hosts") / "plan.json"
     try:
         hosts.start_ray(0, "--num-gpus=2")
         hosts.start_ray(2, "--num-gpus=2")  # before the second
         hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
         with ThreadPoolExecutor(2) as side_by_side:
-            missing = side_by_side.submit(drive, hosts, 4, timeout=1)
-            found["natural"] = drive(hosts, 3)
+            missing = side_by_side.submit(drive, hosts, 4, plan, timeout=1)
+            found["natural"] = drive(hosts, 3, plan)
             found["missing"] = missing.result()
         hosts.stop_ray()
         for number, rank in enumerate("210"):  # one after the other: they share the head's directory
             hosts.start_ray(number, "--num-gpus=2", ROOST_NODE_RANK=rank)
-        found["declared"] = drive(hosts, 3)
+        found["declared"] = drive(hosts, 3, plan)
     finally:
         hosts.stop_ray()  # the next module starts another Ray on these hosts
     return found
@@ -104,3 +106,23 @@ def test_a_missing_host_is_refused_with_the_names_of_the_others(runs: Runs) -> N
     assert "ray start --address=10.77.0.200:6399" in said["error"]
     assert "on each of the 1 missing" in said["error"]
     assert "waiting for nodes, 3 of 4 are here" in output
+
+
+def test_a_plan_saved_on_one_cluster_runs_on_another_with_other_addresses(runs: Runs) -> None:
+    saved, launched = runs["natural"][0]["plan"], runs["declared"][0]["plan"]
+    assert saved["saved for"] == ["10.77.0.200", "10.77.0.9", "10.77.0.10"]
+    assert launched["digests"][0] == launched["digests"][1]
+    assert launched["actor"] == [
+        ["10.77.0.10"],
+        ["10.77.0.9"],
+    ]  # accelerator 1 is the first node's, 2 the second's
+    assert launched["env"] == [["10.77.0.10"], ["10.77.0.9"], ["10.77.0.200"]]
+
+
+def test_a_plan_of_another_shape_is_refused_node_by_node_before_anything_starts(runs: Runs) -> None:
+    launched = runs["declared"][0]["plan"]
+    assert launched["refused"] == [
+        "node 1: the plan was made for 3 x nvidia_gpu, this cluster has 2 x nvidia_gpu",
+        "node 2: the plan was made for no accelerators, this cluster has 2 x nvidia_gpu",
+    ]
+    assert launched["started"] == []

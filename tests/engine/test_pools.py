@@ -125,7 +125,7 @@ def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest
 
 
 def test_what_another_job_holds_is_passed_over(cluster: roost.Cluster, other: roost.Cluster) -> None:
-    other.reservation.ensure({1: {0, 1}})
+    other._backend.reservation.ensure({1: {0, 1}})
     with cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[:4], (1, 2), (1, 3), (2, 0), (2, 1)]
         assert pool.plan.components["actor"].rule == "0-3,6-9"
@@ -141,7 +141,9 @@ def test_what_a_task_holds_outside_any_reservation_is_passed_over(
         def devices(self) -> list[int]:
             return [int(number) for number in ray.get_gpu_ids()]
 
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        job.node_infos[0].node_id, soft=False
+    )
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     theirs = ray.get(server.devices.remote(), timeout=60)
@@ -177,7 +179,9 @@ def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
         def device(self) -> str:
             return str(ray.get_gpu_ids()[0])
 
-    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(job.node(0).node_id, soft=False)
+    node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        job.node_infos[0].node_id, soft=False
+    )
     foreign.append(ray.remote(num_cpus=0, num_gpus=1)(Server).options(scheduling_strategy=node).remote())
     return str(ray.get(foreign[-1].device.remote(), timeout=60))
 
@@ -260,12 +264,12 @@ def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> No
         pool.release()
         with Reporter.create_group().launch(attached, strategy, name="two", timeout=60) as group:
             assert group.echo(2).wait(60) == [(0, 2), (1, 2)]
-        attached.reservation.release()
+        attached._backend.reservation.release()
 
 
 def test_whole_nodes_are_held_as_a_whole(clusters: Clusters, other: roost.Cluster) -> None:
     job = clusters(whole_nodes=True)
-    other.reservation.ensure({0: {3}})
+    other._backend.reservation.ensure({0: {3}})
     with job.pool(Layout(actor_num_gpus_per_node=5, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[4:8], (2, 0)]
         assert sum(bundle["GPU"] for one in _groups_of(job) for bundle in one["bundles"].values()) == 8
@@ -306,7 +310,7 @@ def test_two_pools_of_a_job_are_disjoint(cluster: roost.Cluster) -> None:
 def test_too_few_free_says_who_holds_them_and_keeps_nothing(
     cluster: roost.Cluster, other: roost.Cluster
 ) -> None:
-    other.reservation.ensure({0: {0, 1, 2, 3}, 1: {0}})
+    other._backend.reservation.ensure({0: {0, 1, 2, 3}, 1: {0}})
     with pytest.raises(roost.ReservationError) as caught:
         cluster.pool(Layout(actor_num_gpus_per_node=8, rollout_num_gpus=0))
     text = str(caught.value)
@@ -326,7 +330,7 @@ def test_more_than_the_cluster_has_is_a_matter_of_the_plan(cluster: roost.Cluste
 def test_engines_that_do_not_fit_what_is_free_are_refused_and_nothing_is_kept(
     cluster: roost.Cluster, other: roost.Cluster
 ) -> None:
-    other.reservation.ensure({0: {0}})
+    other._backend.reservation.ensure({0: {0}})
     layout = Layout(actor_num_nodes=0, rollout_num_gpus=8, rollout_num_gpus_per_engine=4)
     with pytest.raises(roost.RoostError, match="straddle nodes 0 and 1") as caught:
         cluster.pool(layout)
@@ -383,7 +387,7 @@ def test_programs_that_schedule_themselves_get_the_measured_devices(cluster: roo
         actors = [ray.remote(Mine).options(**groups["actor"].options(index)).remote() for index in (1, 5)]
         actors.append(ray.remote(Mine).options(**groups["rollout"].options(0, 4)).remote())
         found = ray.get([actor.where.remote() for actor in actors], timeout=60)
-        ids = [cluster.node(rank).node_id for rank in range(3)]
+        ids = [cluster.node_infos[rank].node_id for rank in range(3)]
         assert found == [(ids[0], "1"), (ids[1], "1"), (ids[0], "0,1,2,3")]
         with pytest.raises(roost.PlacementError, match="nodes 0 and 1"):
             groups["actor"].options(2, 4)

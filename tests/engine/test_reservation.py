@@ -34,7 +34,7 @@ def jobs(three_jobs: Jobs) -> Iterator[Jobs]:
     """Three jobs that hold nothing. Each test gives back what it took."""
     yield three_jobs
     for job in three_jobs:
-        job.reservation.release()
+        job._backend.reservation.release()
     for job in three_jobs:
         gone(job.job)
 
@@ -134,11 +134,11 @@ def test_the_reservation_grows_with_the_groups(jobs: Jobs) -> None:
 
 def test_whole_nodes_on_request(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy, other, _ = jobs
-    monkeypatch.setattr(greedy.reservation, "whole_nodes", True)
-    greedy.reservation.ensure({1: {2}})
+    monkeypatch.setattr(greedy._backend.reservation, "whole_nodes", True)
+    greedy._backend.reservation.ensure({1: {2}})
     with pytest.raises(roost.ReservationError, match=f"job '{greedy.job}' holds accelerator 0"):
-        other.reservation.ensure({1: {0}})
-    other.reservation.ensure({2: {0}})
+        other._backend.reservation.ensure({1: {0}})
+    other._backend.reservation.ensure({2: {0}})
 
 
 # -- two jobs ------------------------------------------------------------------------------------------------
@@ -181,9 +181,11 @@ def test_of_two_that_start_at_once_one_wins_and_is_named(contenders: dict[str, P
 def test_disjoint_jobs_share_a_node_in_any_order(jobs: Jobs, order: tuple[int, ...]) -> None:
     wanted = [{0}, {1}, {2, 3}]
     for index in order:
-        jobs[index].reservation.ensure({1: wanted[index]})
+        jobs[index]._backend.reservation.ensure({1: wanted[index]})
     for job, devices in zip(jobs, wanted, strict=True):
-        assert job.reservation.device_names(1, sorted(devices)) == [str(device) for device in sorted(devices)]
+        assert job._backend.reservation.device_names(1, sorted(devices)) == [
+            str(device) for device in sorted(devices)
+        ]
 
 
 def test_disjoint_jobs_that_start_at_once_all_get_their_own(contenders: dict[str, Program]) -> None:
@@ -201,13 +203,13 @@ def test_disjoint_jobs_that_start_at_once_all_get_their_own(contenders: dict[str
 def test_processes_of_one_job_share_what_it_holds(jobs: Jobs) -> None:
     owner = jobs[0]
     attached = roost.Cluster(job=owner.job)
-    owner.reservation.ensure({0: {0}})
-    attached.reservation.ensure({0: {0, 1}})
-    owner.reservation.ensure({0: {1, 2}})
-    assert owner.reservation.device_names(0, [0, 1, 2]) == ["0", "1", "2"]
+    owner._backend.reservation.ensure({0: {0}})
+    attached._backend.reservation.ensure({0: {0, 1}})
+    owner._backend.reservation.ensure({0: {1, 2}})
+    assert owner._backend.reservation.device_names(0, [0, 1, 2]) == ["0", "1", "2"]
     attached.shutdown()
-    owner.reservation.ensure({0: {1, 3}})
-    assert owner.reservation.device_names(0, [3]) == ["3"]
+    owner._backend.reservation.ensure({0: {1, 3}})
+    assert owner._backend.reservation.device_names(0, [3]) == ["3"]
 
 
 # -- others who hold -------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ def test_processes_of_one_job_share_what_it_holds(jobs: Jobs) -> None:
 
 def test_a_foreign_placement_group_is_named(jobs: Jobs, foreign: list[Any]) -> None:
     cluster = jobs[0]
-    node_id = cluster.node(2).node_id
+    node_id = cluster.node_infos[2].node_id
     held = placement_group(
         [{"GPU": 3}], bundle_label_selector=[{"ray.io/node-id": node_id}], name="somebody-else"
     )
@@ -238,7 +240,7 @@ def test_a_foreign_actor_is_explained_and_what_is_left_can_be_had(
         def ready(self) -> bool:
             return True
 
-    node = NodeAffinitySchedulingStrategy(cluster.node(2).node_id, soft=False)
+    node = NodeAffinitySchedulingStrategy(cluster.node_infos[2].node_id, soft=False)
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     ray.get(server.ready.remote(), timeout=60)
@@ -257,7 +259,9 @@ def test_other_accelerators_than_planned_are_told_of(
 ) -> None:
     cluster = jobs[0]
     held = placement_group(
-        [{"GPU": 1}], bundle_label_selector=[{"ray.io/node-id": cluster.node(2).node_id}], name="first-come"
+        [{"GPU": 1}],
+        bundle_label_selector=[{"ray.io/node-id": cluster.node_infos[2].node_id}],
+        name="first-come",
     )
     foreign.append(held)
     assert held.wait(30)
@@ -308,12 +312,12 @@ def test_given_back_when_an_exception_ends_the_job(jobs: Jobs) -> None:
     with pytest.raises(roost.LaunchError, match="OSError: no"):
         fails()
     gone(job)
-    jobs[0].reservation.ensure({0: {0, 1, 2, 3}})
+    jobs[0]._backend.reservation.ensure({0: {0, 1, 2, 3}})
 
 
 def test_released_devices_are_free_for_the_next_at_once(jobs: Jobs) -> None:
     first, second, _ = jobs
     for _ in range(3):
         for job in (first, second):
-            job.reservation.ensure({0: {0, 1, 2, 3}})
-            job.reservation.release()
+            job._backend.reservation.ensure({0: {0, 1, 2, 3}})
+            job._backend.reservation.release()

@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 import roost
 from roost import EngineGroup, Inventory, Layout, LayoutMode, Server
 from roost.config.document import parse
+from roost.config.engines import EngineSlice
 from roost.config.job import read_job
 from roost.config.schema import ClusterConfig
 from roost.errors import render
-from roost.placement.layouts import EngineSlice
 
 TRAIN = LayoutMode.DEBUG_TRAIN_ONLY
 EXTERNAL_DEBUG = LayoutMode.EXTERNAL_DEBUG_ROLLOUT_ONLY

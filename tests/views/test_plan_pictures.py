@@ -10,7 +10,8 @@ import pytest
 
 import roost
 from roost.config.ranks import ranges
-from roost.views.terminal import render_findings, render_plan
+from roost.views.coloured_findings import render_findings
+from roost.views.terminal import render_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,6 +8,7 @@ import threading
 import click
 
 from roost.cli.ending import FINE, FORMAT_VERSION, emit, emit_json, tell
+from roost.engine.connection.embedded import embedded
 
 
 @click.command("embedded")
@@ -19,8 +20,6 @@ def command(shape: str, as_json: bool) -> int:
     SHAPE is NODESxACCELERATORS, such as 2x4. The address is printed when it is ready; programs reach it through
     RAY_ADDRESS or Cluster(address=...). Ctrl-C or SIGTERM ends it and everything in it.
     """
-    from roost.engine.connection.embedded import embedded
-
     nodes, ended = embedded(shape), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

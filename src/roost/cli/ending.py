@@ -23,10 +23,10 @@ from roost.errors import (
     Span,
     WorkerError,
 )
+from roost.views.coloured_findings import render_findings
 
 FINE, FOUND, USAGE, NO_FIT, UNREACHABLE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
 FORMAT_VERSION = 1  # of the output of --json; a plan has a version of its own
-_UNKNOWN_TERMINAL = 80  # columns of a terminal that reports 0, as serial lines and some CI systems do
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
 
@@ -132,8 +132,6 @@ def tell(text: str) -> None:
 
 def tell_findings(findings: Sequence[Finding]) -> None:
     if findings:
-        from roost.views.terminal import render_findings
-
         _talk(render_findings(findings, colour=wants_colour(sys.stderr)))
 
 
@@ -146,18 +144,6 @@ def _talk(text: str) -> None:
 
 def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def width_of(stream: TextIO) -> int:
-    from roost.views.terminal import DEFAULT_WIDTH
-
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return max(20, int(columns[:6]))
-    try:
-        return max(20, os.get_terminal_size(stream.fileno()).columns or _UNKNOWN_TERMINAL)
-    except (OSError, ValueError):
-        return DEFAULT_WIDTH
 
 
 def is_ascii(stream: TextIO) -> bool:

@@ -7,11 +7,11 @@ import re
 import sys
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from roost.cli.cluster_options import check_one, chosen_inventory, cluster_options, placement_class
+from roost.cli.chosen_cluster import check_one, chosen_inventory, cluster_options, placement_class
 from roost.cli.ending import (
     FINE,
     FORMAT_VERSION,
@@ -24,13 +24,21 @@ from roost.cli.ending import (
     tell,
     tell_findings,
     wants_colour,
-    width_of,
 )
+from roost.cli.terminal_width import width_of
+from roost.config.job import read_job
+from roost.errors import RoostError, error_for
+from roost.planning.checks import idle
+from roost.planning.files import write_file
+from roost.planning.plan import Plan
+from roost.planning.plan_files import plan_text
+from roost.planning.planner import plan
+from roost.planning.preflight import Holder, availability
 from roost.secret_names import hide_rest
-
-if TYPE_CHECKING:
-    from roost.planning.plan import Plan
-    from roost.planning.preflight import Holder
+from roost.views.occupancy_masks import occupancy_masks
+from roost.views.page import render_page
+from roost.views.svg import render_svg
+from roost.views.terminal import render_plan
 
 
 @click.command("plan")
@@ -62,10 +70,6 @@ def command(
 
     CONFIG is the job's YAML file. KEY=VALUE overrides a value of it: cluster.num_nodes=4.
     """
-    from roost.errors import RoostError
-    from roost.planning.files import write_file
-    from roost.planning.planner import plan
-
     _check_overrides(overrides)
     check_files([config, inventory], [output, svg, html])
     check_one(on, inventory, live)
@@ -83,8 +87,6 @@ def command(
                 )
             planned = plan(config, where, overrides=overrides, placement=placement_class(model_parallel))
         if output is not None:
-            from roost.planning.plan_files import plan_text
-
             write_file(output, plan_text(planned), private=True)
             saved.append(output)
         for path, text in _pictures(planned, svg, html, show_all, config, held).items():
@@ -111,15 +113,10 @@ def _planned_live(
     config: str, overrides: tuple[str, ...], model_parallel: bool
 ) -> tuple[Plan, tuple[Holder, ...]]:
     """A plan for the running cluster, with findings about what others hold there, and these holders."""
-    from roost.config.job import read_job
-    from roost.errors import error_for
-    from roost.planning.checks import idle
-    from roost.planning.planner import plan
-    from roost.planning.preflight import availability
-
     job, problems = read_job(config, overrides)
     if code_for(problems) != FINE:
         raise error_for(problems)  # before Ray is even imported
+
     from roost.engine.reservation.cluster_snapshot import take_snapshot
 
     found = take_snapshot()
@@ -144,12 +141,8 @@ def _pictures(
     job, today = os.path.basename(config), date.today()  # noqa: PTH119
     files: dict[str, str] = {}
     if svg is not None:
-        from roost.views.svg import render_svg
-
         files[svg] = render_svg(planned, show_all=show_all, job=job, day=today, held=held)
     if html is not None:
-        from roost.views.page import render_page
-
         files[html] = render_page(planned, show_all=show_all, job=job, day=today, held=held)
     return files
 
@@ -160,8 +153,6 @@ def _tell_saved(paths: list[str]) -> None:
 
 
 def _show(planned: Plan, show_all: bool, held: tuple[Holder, ...]) -> None:
-    from roost.views.terminal import render_plan
-
     emit(
         render_plan(
             planned,
@@ -178,9 +169,7 @@ def _show(planned: Plan, show_all: bool, held: tuple[Holder, ...]) -> None:
 
 def _in_full(planned: Plan) -> dict[str, Any]:
     """The saved form of a plan, with every placement, and the least and most a component is charged somewhere."""
-    from roost.views.seats import seats
-
-    data, shares = planned.to_dict(), seats(planned).shares(planned.shares)
+    data, shares = planned.to_dict(), occupancy_masks(planned).shares(planned.shares)
     for name, component in data["components"].items():
         component["placements"] = [place.to_dict() for place in planned.components[name].members]
         component["share"] = list(shares[name]) if name in shares else None
@@ -219,8 +208,6 @@ def _check_overrides(overrides: tuple[str, ...]) -> None:
 
 def _likely_shape(config: str, overrides: tuple[str, ...]) -> str:
     """A shape to suggest: the job's number of nodes, of 8 accelerators each. A job that is wrong raises here."""
-    from roost.config.job import read_job
-
     job, _ = read_job(config, overrides)
     needed = -(-job.layout.reserved // 8) if job.layout else 1
     return f"{job.num_nodes or min(max(needed, 1), 100_000)}x8"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-from roost.cli.cluster_options import chosen_inventory, cluster_options, placement_class
+from roost.cli.chosen_cluster import chosen_inventory, cluster_options, placement_class
 from roost.cli.ending import (
     FINE,
     FORMAT_VERSION,
@@ -19,11 +18,10 @@ from roost.cli.ending import (
     located,
     tell_findings,
 )
-from roost.errors import RoostError
-
-if TYPE_CHECKING:
-    from roost.errors import Finding
-    from roost.inventory.inventory import Inventory
+from roost.config.job import read_job
+from roost.errors import Finding, RoostError
+from roost.inventory.group_reading import build_groups
+from roost.inventory.inventory import Inventory
 
 
 @click.command("validate")
@@ -77,9 +75,6 @@ def command(
 def problems_of(
     file: str, where: Inventory | None, model_parallel: bool = False, overrides: tuple[str, ...] = ()
 ) -> list[Finding]:
-    from roost.config.job import read_job
-    from roost.inventory.group_reading import build_groups
-
     try:
         if where is not None:
             return located(placement_class(model_parallel)(file, where, overrides).findings, file)

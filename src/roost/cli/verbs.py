@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from roost import __version__
+from roost.cli.ending import guarded
 
 VERBS = {
     "plan": "Show where every process of a job would run.",
@@ -63,3 +65,8 @@ class Verbs(click.Group):
 @click.version_option(__version__, message="roost %(version)s")
 def roost() -> None:
     """Decide where the parts of a reinforcement-learning job run."""
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run the verb that the arguments name, and return its exit code."""
+    return guarded(lambda: roost.main(arguments, prog_name="roost", standalone_mode=False))

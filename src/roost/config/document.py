@@ -13,7 +13,7 @@ from typing import Any
 
 from roost.config.interpolation import resolve, unresolved
 from roost.config.overrides import overridden
-from roost.config.plain import plain_mapping
+from roost.config.plain_data import plain_mapping
 from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, error_for
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from roost.config.plain import SECTIONS
+from roost.config.plain_data import SECTIONS
 from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError, Finding, Path, error_for, shown
 from roost.secret_names import hide_rest, is_secret

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roost.config.document import Document, load
+from roost.config.fields import NAME
 from roost.config.labels import label_problems
 from roost.config.labels import split_labels as split_labels
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import layout_problems
 from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
-from roost.config.schema import NAME, OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
+from roost.config.schema import OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
 from roost.errors import Finding, Path, close_to, nearest, shown
 
 RESERVED_LABELS = ("cluster", "node")

@@ -12,7 +12,7 @@ from roost.config.document import Document
 from roost.config.engines import EngineGroup, Server
 from roost.config.layout_checks import critic_problems, layout_problems
 from roost.config.layout_section import LayoutSection
-from roost.config.plain import plain_mapping, resolved
+from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Path, error_for
 

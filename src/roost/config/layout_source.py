@@ -9,7 +9,7 @@ from typing import Any
 
 from roost.config.job import read_job
 from roost.config.layout import Layout
-from roost.config.plain import resolved
+from roost.config.plain_data import resolved
 from roost.errors import ConfigurationError, Finding, error_for
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roost.config.plain import SECTIONS
+from roost.config.plain_data import SECTIONS
 from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
 

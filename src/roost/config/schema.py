@@ -13,24 +13,10 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 
 from roost.config.document import Document
-from roost.config.fields import NAME, TAGS, Count, Rank, Section, Share, Text, TextOrTexts
+from roost.config.fields import TAGS, Count, Section, Share, Text, TextOrTexts
 from roost.config.layout_section import LayoutSection
 from roost.errors import Finding, Path, close_to, nearest, shown
 
-__all__ = [
-    "NAME",
-    "OLDER_KEYS",
-    "ClusterConfig",
-    "Count",
-    "EnvConfig",
-    "HardwareConfig",
-    "NodeGroupConfig",
-    "PlacementRule",
-    "Rank",
-    "Section",
-    "Text",
-    "validate",
-]
 OLDER_KEYS = frozenset(
     (
         "profiling",

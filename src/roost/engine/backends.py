@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from roost.engine.backend import Backend
 from roost.engine.cluster_options import ClusterOptions, wants_inline
-from roost.engine.inline_backend.backend import InlineBackend
+from roost.engine.inline_backend.inline_backend import InlineBackend
 
 
 def new_backend(options: ClusterOptions, inline: bool | str | None) -> Backend:
     """A new job, of which this process is the driver."""
     if wants_inline(inline):
         return InlineBackend(options)
-    from roost.engine.ray_backend.backend import RayBackend
+    from roost.engine.ray_backend.ray_backend import RayBackend
 
     return RayBackend.create(options)
 
@@ -20,6 +20,6 @@ def attached_backend(address: str | None, job: str | None, inline: bool | str | 
     """A job that is running, joined from any process of its cluster."""
     if wants_inline(inline):
         return InlineBackend.attach()
-    from roost.engine.ray_backend.backend import RayBackend
+    from roost.engine.ray_backend.ray_backend import RayBackend
 
     return RayBackend.attach(address, job)

@@ -27,7 +27,7 @@ from roost.inventory.ordering import NodeInfo
 from roost.planning.comparison import shape_differences
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
-from roost.planning.planner import everywhere, plan_one
+from roost.planning.planner import everywhere, plan_allocation, plan_one
 
 
 class Cluster:
@@ -151,13 +151,16 @@ class Cluster:
         order = order_for(plan, plan.components[group], worker, charged=False)
         return self._launch(plan, [order], timeout, None).groups[group]
 
-    def launch_component(
-        self, plan: Plan, component: str, worker: GroupLauncher, name: str | None, timeout: float
-    ) -> WorkerGroup:
-        """One component of a plan, under a name of its own; used by pools."""
+    def launch_components(
+        self, plan: Plan, workers: Mapping[str, tuple[GroupLauncher, str]], timeout: float
+    ) -> Mapping[str, WorkerGroup]:
+        """Some components of a plan, each under a name of its own; used by pools."""
         self._backend.check_open()
-        order = order_for(plan, plan.component(component), worker, name)
-        return self._launch(plan, [order], timeout, None).groups[component]
+        orders = [
+            order_for(plan, plan.component(component), worker, name)
+            for component, (worker, name) in workers.items()
+        ]
+        return self._launch(plan, orders, timeout, None).groups
 
     def _launch(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None) -> Run:
         limit, backend = seconds(timeout), self._backend
@@ -224,9 +227,10 @@ class Cluster:
         if not isinstance(worker_name, str) or not worker_name:
             what = "worker_name must be a text of at least one character"
             raise ClusterError(Finding(code="RE115", what=what))
-        return self._backend.allocate(
-            cls, worker_name, node_id, gpu_id, env_vars or {}, cls_args, cls_kwargs or {}
-        )
+        plan = plan_allocation(worker_name, node_id, gpu_id, self.inventory)
+        self._backend.reserve(accelerators_of(list(plan.components.values())))
+        (place,) = plan.components[worker_name].members
+        return self._backend.allocate(cls, worker_name, place, env_vars or {}, cls_args, cls_kwargs or {})
 
     # -- ports, locks and pools ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.config.document import Document, load
-from roost.config.plain import resolved
+from roost.config.plain_data import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ConfigurationError, Finding, error_for, render
 from roost.inventory.inventory import Inventory

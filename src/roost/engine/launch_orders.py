@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from roost.config.schema import NAME
+from roost.config.fields import NAME
 from roost.engine.backend import GroupOrder
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.worker import GroupLauncher, Worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -91,13 +91,26 @@ class Pool:
         isolate_accelerator: bool = True,
     ) -> WorkerGroup:
         """The processes of a component where the plan has them, each told its share."""
+        workers = {component: (launcher, name or component)}
+        return self.launch_all(workers, timeout, isolate_accelerator)[component]
+
+    def launch_all(
+        self,
+        workers: Mapping[str, tuple[GroupLauncher, str]],
+        timeout: float = START_WITHIN,
+        isolate_accelerator: bool = True,
+    ) -> Mapping[str, WorkerGroup]:
+        """Several components at once, all or none; each is given its launcher and the name of its group."""
         self._check_held()
-        part, plan = self.component(component), self.plan
+        parts, plan = {name: self.component(name) for name in workers}, self.plan
         if not isolate_accelerator:
             counts = [node.accelerators.count for node in plan.inventory.nodes]
-            seen = replace(part, members=tuple(without_isolation(part.members, counts)))
-            plan = replace(plan, components={**plan.components, component: seen})
-        return self.cluster.launch_component(plan, component, launcher, name, timeout)
+            seen = {
+                name: replace(part, members=tuple(without_isolation(part.members, counts)))
+                for name, part in parts.items()
+            }
+            plan = replace(plan, components={**plan.components, **seen})
+        return self.cluster.launch_components(plan, workers, timeout)
 
     def release(self) -> None:
         """End what this process runs on the accelerators, and give them back. May be called twice."""

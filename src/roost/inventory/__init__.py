@@ -1,1 +1,1 @@
-"""What there is to place on: nodes, their accelerators and hardware, and named groups of nodes."""
+"""The inventory of a cluster: nodes, their accelerators and hardware, and named groups of nodes."""

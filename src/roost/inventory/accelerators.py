@@ -1,4 +1,4 @@
-"""The kinds of accelerator roost knows, each by the variable that limits what a process sees."""
+"""The kinds of accelerators, each with the environment variable that limits which ones a process sees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AcceleratorKind:
     name: str
     visible_variable: str
     ray_resource: str = "GPU"
-    visible_prefix: str = ""  # what stands before the numbers in the variable
+    visible_prefix: str = ""  # the text before the numbers in the variable
 
     def visible(self, numbers: Iterable[str]) -> dict[str, str]:
         """The variable that shows a process these accelerators only."""
@@ -41,7 +41,7 @@ _KINDS: dict[str, AcceleratorKind] = {}
 def register_accelerator(
     name: str, *, visible_variable: str, ray_resource: str = "GPU", visible_prefix: str = ""
 ) -> AcceleratorKind:
-    """Make a further kind of accelerator known."""
+    """Register a further kind of accelerator."""
     kind = AcceleratorKind(
         name=name,
         visible_variable=visible_variable,
@@ -57,7 +57,7 @@ def register_accelerator(
 
 
 def known_accelerators() -> tuple[AcceleratorKind, ...]:
-    """Every kind there is, the built-in ones first."""
+    """All kinds, the built-in ones first."""
     return tuple(_KINDS.values())
 
 

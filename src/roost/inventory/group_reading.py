@@ -1,4 +1,4 @@
-"""Reading the node groups of a config, and what is wrong with them."""
+"""Reads the node groups of a config, and reports their problems."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.config.document import Document
+from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
-from roost.config.schema import NAME, EnvConfig, HardwareConfig, NodeGroupConfig
+from roost.config.schema import EnvConfig, HardwareConfig, NodeGroupConfig
 from roost.errors import Finding, Path, shown
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.hardware import HardwareUnit, hardware_problems
@@ -20,14 +21,14 @@ from roost.inventory.resources import ACCELERATOR, BARE_NODE
 def build_groups(
     configs: Sequence[NodeGroupConfig | None], num_nodes: int | None, document: Document, path: Path
 ) -> tuple[dict[str, NodeGroup], list[Finding]]:
-    """The groups a config declares, and what is wrong with them.
+    """The groups that a config declares, and their problems.
 
-    Without `num_nodes` (validation offline) only what does not depend on the cluster is checked.
+    Without `num_nodes`, as in offline validation, only problems that do not depend on the cluster are found.
     """
-    reader = _Reader(num_nodes=num_nodes, document=document)
+    reader = _GroupReader(num_nodes=num_nodes, document=document)
     groups: dict[str, NodeGroup] = {}
     for index, config in enumerate(configs):
-        if config is None:  # it cannot be read, which is said elsewhere
+        if config is None:  # it cannot be read, and the schema has reported that
             continue
         here = (*path, index)
         label = config.label.strip()
@@ -59,13 +60,13 @@ def build_groups(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Reads groups and collects what is wrong with them."""
+class _GroupReader:
+    """Reads groups and collects their problems."""
 
     num_nodes: int | None
     document: Document
     findings: list[Finding] = field(default_factory=list)
-    left: int = 2_000_000  # nodes and settings of nodes that may still be named, over all groups
+    left: int = 2_000_000  # how many more nodes, and settings of nodes, all groups together may name
 
     def found(
         self, code: str, what: str, path: Path, key: bool = False, why: str = "", remedy: str = ""
@@ -88,14 +89,14 @@ class _Reader:
 
     def _spend(self, number: int, subject: str, path: Path) -> bool:
         self.left -= number
-        if self.left < 0 <= self.left + number:  # said once
+        if self.left < 0 <= self.left + number:  # only the first time
             self.found(
                 "RL106", f"{subject}: too many nodes", path, remedy="name fewer nodes, groups or variables"
             )
         return self.left >= 0
 
     def _node_ranks(self, value: Any, subject: str, path: Path) -> list[int] | None:
-        """Ascending node ranks; None when they cannot be known."""
+        """Ascending node ranks; None if they are wrong, or depend on an unknown number of nodes."""
         found: set[int] = set()
         for index, item in enumerate(value if isinstance(value, list) else [value]):
             here = (*path, index) if isinstance(value, list) else path
@@ -273,7 +274,7 @@ class _Reader:
         where: Path,
         before: str | None = None,
     ) -> None:
-        """Note what is set on these nodes; another value on one of them, or `before`, is a mistake."""
+        """Record a setting of these nodes. Another value on one of them, or another `before`, is a problem."""
         clash = [node for node in nodes if taken.get((node, name), text) != text]
         if clash or before not in (None, text):
             node = f" on node {clash[0]}" if clash else ""
@@ -288,8 +289,9 @@ class _Reader:
         taken.update({(node, name): text for node in nodes})
 
 
-# As other systems write a variable. Here it would be two, and the name of a secret would be no name.
 _SEPARATOR = re.compile("[=:]")
+# Other systems write a variable as {name: X, value: Y}. Here these would be two variables, `name` and `value`, and
+# the name of a secret would be a value.
 _NAMED_APART = ({"name", "value"}, {"key", "value"})
 
 
@@ -305,15 +307,11 @@ def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
     ]
 
 
-def _is_variable_name(name: str) -> bool:
-    return bool(name) and "=" not in name and "\0" not in name
-
-
 def _variable_problem(name: str, value: Any) -> str:
     cut = _SEPARATOR.split(name, maxsplit=1)[0]
     if cut != name and value is None:
         return f"{shown(cut)} without a value"
-    if not _is_variable_name(name):
+    if not name or "=" in name or "\0" in name:
         return f"{shown(cut + '=...' if cut != name else name)} is not a variable name"
     if value is None or isinstance(value, (dict, list)):
         return f"the value of {name} must be text or a number"
@@ -325,7 +323,7 @@ def _members(ranks: Sequence[int] | None) -> str:
     return f"its nodes are {listed}" if len(ranks or ()) > 1 else f"its only node is {listed}"
 
 
-def _holds_nan(value: Any) -> bool:  # it equals nothing, not even itself, so plans could not be compared
+def _holds_nan(value: Any) -> bool:  # NaN does not equal itself, so plans could not be compared
     if isinstance(value, Mapping):
         return any(map(_holds_nan, value.values()))
     return any(map(_holds_nan, value)) if isinstance(value, list) else value != value

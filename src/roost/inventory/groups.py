@@ -10,7 +10,7 @@ from roost.secret_names import hide_rest, hide_secrets, looks_secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEnvironment:
-    """Environment and interpreter for processes placed on some nodes through a group."""
+    """Environment and interpreter of the processes that a group places on some nodes."""
 
     node_ranks: tuple[int, ...]
     env_vars: tuple[tuple[str, str | None], ...] = ()  # None: a secret that was not saved
@@ -31,7 +31,7 @@ class NodeGroup:
     environments: tuple[NodeEnvironment, ...] = ()
 
     def limited(self, num_nodes: int) -> NodeGroup:
-        """The part of it on the first `num_nodes` nodes of the cluster."""
+        """The group without nodes other than the first `num_nodes` of the cluster."""
         return replace(
             self,
             node_ranks=tuple(rank for rank in self.node_ranks if rank < num_nodes),
@@ -43,7 +43,7 @@ class NodeGroup:
         )
 
     def places_like(self, other: NodeGroup) -> bool:
-        """Whether ranks mean the same through both, whatever the environments."""
+        """Whether both groups number the same resources. Their environments may differ."""
 
         def decisive(group: NodeGroup) -> tuple[object, ...]:
             units = tuple(unit.node_rank for unit in group.hardware)
@@ -55,7 +55,7 @@ class NodeGroup:
         environments = tuple(
             replace(
                 env,
-                env_vars=tuple((name, _open(name, value)) for name, value in env.env_vars),
+                env_vars=tuple((name, _unless_secret(name, value)) for name, value in env.env_vars),
                 python_interpreter_path=env.python_interpreter_path
                 and hide_rest(env.python_interpreter_path),
             )
@@ -65,8 +65,8 @@ class NodeGroup:
         return replace(self, environments=environments, hardware=hardware)
 
 
-def _open(name: str, value: str | None) -> str | None:
-    """The value if it may be saved: `--api-key=x` is a secret under any name."""
+def _unless_secret(name: str, value: str | None) -> str | None:
+    """The value, or None if it is secret: `--api-key=x` is, under any name."""
     if value is None or looks_secret(name, value):
         return None
     return value if hide_secrets(value) == value else None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from roost.errors import ConfigurationError, Finding, Path, close_to, nearest
 from roost.secret_names import holds_login, looks_secret
 
@@ -14,13 +16,13 @@ _SCHEMAS: dict[str, tuple[Any, Any, frozenset[str]]] = {}  # schema, its validat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareUnit:
-    """One declared piece of hardware, on one node. Its fields mean something only to its own driver."""
+    """One declared piece of hardware, on one node. Only its driver interprets its fields."""
 
     node_rank: int
     fields: tuple[tuple[str, Any], ...]  # as written, without node_rank; values are plain data
 
     def to_dict(self) -> dict[str, Any]:
-        """Without the values of fields that look like secrets."""
+        """The unit as plain data, without the values of fields that look like secrets."""
         return {"node_rank": self.node_rank, **_thawed(("map", self.fields))}
 
     def __repr__(self) -> str:  # reprs end up in logs
@@ -54,10 +56,8 @@ def _thawed(value: Any) -> Any:
 def register_hardware(type_name: str, schema: Any) -> None:
     """Check the `configs` of this hardware type against `schema`, a pydantic model or a dataclass.
 
-    A type nobody registered takes any fields.
+    Hardware of an unregistered type may have any fields.
     """
-    from pydantic import TypeAdapter
-
     if type_name in _SCHEMAS and _SCHEMAS[type_name][0] is not schema:
         raise ConfigurationError(
             Finding(
@@ -67,7 +67,7 @@ def register_hardware(type_name: str, schema: Any) -> None:
     try:
         adapter = TypeAdapter(schema)
         known = frozenset(adapter.json_schema().get("properties", ()))
-    except Exception as error:  # pydantic has many ways to say no
+    except Exception as error:  # pydantic raises errors of many types
         raise ConfigurationError(
             Finding(
                 code="RI107",
@@ -80,11 +80,9 @@ def register_hardware(type_name: str, schema: Any) -> None:
 
 
 def hardware_problems(type_name: str, entry: Mapping[str, Any]) -> list[tuple[Path, str, str]]:
-    """What a registered type has to say against an entry: (path inside it, reason, remedy) each."""
+    """The problems of an entry by the schema of its type: (path inside the entry, reason, remedy) each."""
     if type_name not in _SCHEMAS:
         return []
-    from pydantic import ValidationError
-
     _, adapter, known = _SCHEMAS[type_name]
     data = {key: item for key, item in entry.items() if key in known}
     problems: list[tuple[Path, str, str]] = [
@@ -103,6 +101,6 @@ def hardware_problems(type_name: str, entry: Mapping[str, Any]) -> list[tuple[Pa
                 problems.append((where, f"{name}: {item['msg'].removeprefix('Value error, ')}", ""))
             elif name not in misspelt:
                 problems.append(((), f"{name} is missing", f"add `{name}: ...`"))
-    except Exception as error:  # a validator of the user's
+    except Exception as error:  # raised by a validator of the schema
         problems.append(((), f"its schema raised {type(error).__name__}", ""))
     return problems

@@ -1,4 +1,4 @@
-"""The inventory: every node of a cluster, and the groups a job names."""
+"""The inventory: every node of a cluster, and the node groups that a job declares."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from typing import Any
 from roost.config.document import Document, load
 from roost.config.job import RESERVED_LABELS
 from roost.config.labels import known_groups, split_labels
+from roost.config.plain_data import resolved
+from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Finding, counted, error_for
 from roost.inventory.group_reading import build_groups
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.nodes import Node
+from roost.inventory.reading import parse_shape, read_inventory_file, read_mapping, uniform_nodes
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
 
 
@@ -38,33 +41,23 @@ class Inventory:
     @classmethod
     def parse(cls, text: str) -> Inventory:
         """`4x8`, or a mixed `2x8:A800,1x4:4090,2x0`."""
-        from roost.inventory.reading import parse_shape
-
         return cls(nodes=parse_shape(text))
 
     @classmethod
     def uniform(cls, num_nodes: int, accelerators: int, **more: Any) -> Inventory:
         """`num_nodes` nodes of `accelerators` each; `type`, `model`, `memory_gib` and `cpus` may follow."""
-        from roost.inventory.reading import uniform_nodes
-
         return cls(nodes=uniform_nodes(num_nodes, accelerators, **more))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Inventory:
-        from roost.inventory.reading import read_mapping
-
         return cls(nodes=read_mapping(data, "<inventory>"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        from roost.inventory.reading import read_inventory_file
-
         return cls(nodes=read_inventory_file(FilePath(path)))
 
     def grouped(self, node_groups: Sequence[Any] | None) -> Inventory:
         """A new inventory with these node groups, given as in a config."""
-        from roost.config.schema import ClusterConfig, validate
-
         document = load({"cluster": {"node_groups": _as_list(node_groups)}})
         config, findings = validate(ClusterConfig, document.data["cluster"], document, ("cluster",))
         if config is not None:
@@ -79,7 +72,7 @@ class Inventory:
         return replace(self, groups=groups), findings
 
     def joined(self, groups: Mapping[str, NodeGroup]) -> Inventory:
-        """With these groups too, which replace others of their names."""
+        """The inventory with these groups added. Each replaces the group of its name, if there is one."""
         for group in groups.values():
             if max(group.node_ranks, default=0) >= len(self.nodes):
                 raise ConfigurationError(
@@ -93,7 +86,7 @@ class Inventory:
         return replace(self, groups={**self.groups, **groups}) if groups else self
 
     def limited(self, num_nodes: int) -> Inventory:
-        """The first `num_nodes` nodes, and of the groups what lies on them."""
+        """The first `num_nodes` nodes, and the groups without the other nodes."""
         if num_nodes >= len(self.nodes):
             return self
         groups = {label: group.limited(num_nodes) for label, group in self.groups.items()}
@@ -103,20 +96,18 @@ class Inventory:
         )
 
     def resources(self, labels: Any = None) -> Resources:
-        """What resource ranks count through these groups, in the order written."""
+        """The resources that ranks count through these groups, in the order of the labels."""
         names = self._known(labels)
-        # A bare group among them makes all of them bare: ranks count one kind of thing or nodes.
-        bare = any(self._counts_nodes(name) for name in names)
-        return _without_doubles(
-            Resources.of(names, [part for name in names for part in self._parts(name, bare)], bare)
-        )
+        # If one of the groups counts nodes, all do: ranks cannot count nodes and hardware at once.
+        return self._counted(names, bare=any(self._counts_nodes(name) for name in names))
 
     def nodes_as_resources(self, labels: Any = None) -> Resources:
-        """The nodes of these groups, whatever is in them."""
-        names = self._known(labels)
-        return _without_doubles(
-            Resources.of(names, [part for name in names for part in self._parts(name, True)], True)
-        )
+        """The nodes of these groups, with or without hardware."""
+        return self._counted(self._known(labels), bare=True)
+
+    def _counted(self, names: tuple[str, ...], bare: bool) -> Resources:
+        parts = [part for name in names for part in self._parts(name, bare)]
+        return _without_doubles(Resources.of(names, parts, bare))
 
     def _known(self, labels: Any) -> tuple[str, ...]:
         names = split_labels(labels) or ("cluster",)
@@ -157,7 +148,7 @@ class Inventory:
         return [(node, label, ACCELERATOR, node.accelerators.count) for node in members]
 
     def environment(self, label: str, node_rank: int) -> NodeEnvironment:
-        """Variables and interpreter for a process placed on this node through this group."""
+        """Variables and interpreter of a process that this group places on this node."""
         group = self.groups.get(label)
         variables: dict[str, str | None] = {}
         interpreter = None
@@ -178,16 +169,13 @@ class Inventory:
 
 
 def _as_list(node_groups: Any) -> Any:
-    """As a config holds them; a list of OmegaConf's becomes a plain one."""
-    if type(node_groups).__module__.startswith("omegaconf"):
-        from omegaconf import OmegaConf
-
-        return OmegaConf.to_container(node_groups, resolve=True)
+    """The groups as plain data, also from a list of OmegaConf."""
+    node_groups = resolved(node_groups, "node_groups", ("cluster", "node_groups"))
     return list(node_groups) if isinstance(node_groups, Sequence) else node_groups
 
 
 def _without_doubles(resources: Resources) -> Resources:
-    """Refuse groups that bring the same resources in twice."""
+    """The resources; groups that count one of them twice are refused."""
     labels = resources.labels
     if len(labels) < 2:
         return resources

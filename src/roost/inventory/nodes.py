@@ -1,4 +1,4 @@
-"""Nodes and what sits in them."""
+"""Nodes and their accelerators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a live cluster's nodes: the same on every run, whoever joined first."""
+"""The order of a live cluster's nodes: the same on every run, in whatever order they joined."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from roost.inventory.nodes import Accelerators, Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInfo:
-    """What is known of one node that joined."""
+    """The facts about one node that joined the cluster."""
 
     node_id: str
     ip: str
     hostname: str
     accelerators: Accelerators
-    device_names: tuple[str, ...] = ()  # what each accelerator is called there, by number
+    device_names: tuple[str, ...] = ()  # the node's names of its accelerators, by number
     cpus: int | None = None
     is_master: bool = False
     declared_rank: str | None = None  # ROOST_NODE_RANK
-    label: int | None = None  # given to nodes roost started itself
+    label: int | None = None  # roost numbers the nodes that it started itself
     search_paths: tuple[tuple[str, str], ...] = ()  # PYTHONPATH and the like, as set on the node
 
     def as_node(self, rank: int) -> Node:
@@ -32,7 +32,7 @@ class NodeInfo:
 
 
 def order_nodes(facts: Sequence[NodeInfo]) -> list[NodeInfo]:
-    """By declared rank if every node declares one; else master first, then address, host name, label."""
+    """Sort nodes by declared rank if all declare one, else the master first, then by address, host name and label."""
     declared = [fact for fact in facts if fact.declared_rank is not None]
     if not declared:
         return sorted(facts, key=_natural_key)
@@ -63,7 +63,7 @@ def _natural_key(fact: NodeInfo) -> tuple[object, ...]:
 
 
 def address_key(address: str) -> tuple[int, int, str]:
-    """Addresses compared as numbers, IPv4 before IPv6 before anything else."""
+    """A sort key that compares addresses as numbers, IPv4 before IPv6 before anything else."""
     text = address.strip().strip("[]").split("%")[0]
     try:
         parsed = ipaddress.ip_address(text)

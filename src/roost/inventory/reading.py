@@ -1,4 +1,4 @@
-"""Inventories from text, files and dicts."""
+"""Reads inventories from text, files and dicts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from roost.config.document import Document, parse, read_file, read_text
+from roost.config.fields import Count, Rank, Section, Text
 from roost.config.json_text import read_json
-from roost.config.plain import plain_mapping
-from roost.config.schema import Count, Rank, Section, Text, validate
+from roost.config.plain_data import plain_mapping
+from roost.config.schema import validate
 from roost.errors import (
     ConfigurationError,
     Finding,
@@ -31,7 +32,7 @@ from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 MAX_NODES = 200_000
 MAX_ACCELERATORS = 4_096  # on one node
 MAX_FILE_BYTES = 32 << 20
-MAX_PLACED = 1 << 20  # characters of JSON that are read once more to say where in it a problem is
+MAX_PLACED = 1 << 20  # characters; longer JSON is not read again to find the positions of its problems
 FORMAT_VERSION = 1
 AN_INVENTORY = ("an inventory is a mapping with `nodes`", "write nodes: [{accelerators: 8}, ...]")
 _SHAPE = re.compile(r"\s*([0-9]{1,7})\s*[xX]\s*([0-9]{1,4})\s*(?::\s*([\w. -]{1,40}?)\s*)?", re.ASCII)
@@ -163,7 +164,7 @@ def _version_problems(entries: InventoryFile, document: Document) -> list[Findin
 
 
 def _type_problems(entries: InventoryFile, document: Document) -> list[Finding]:
-    """Of names that look like a known type misspelt, each once. Others may be registered where they are used."""
+    """Problems of types that look like a known one misspelt, each once. Other types may be registered elsewhere."""
     first: dict[str, int] = {}
     for rank, entry in enumerate(entries.nodes):
         if isinstance(entry.accelerators, AcceleratorEntry) and entry.accelerators.count:
@@ -179,7 +180,7 @@ def _type_problems(entries: InventoryFile, document: Document) -> list[Finding]:
 
 
 def _misspelt(name: str, known: Sequence[str]) -> bool:
-    """Whether it is a known name but for a letter or two, or one word of it."""
+    """Whether the name differs from a known one in a letter or two, or is one word of it."""
     plain = name.lower().replace("-", "_")
     words = {word for one in known for word in one.split("_")}
     return plain in words or bool(get_close_matches(plain, known, n=1, cutoff=0.85))
@@ -199,7 +200,7 @@ def _node(rank: int, entry: NodeEntry) -> Node:
 
 
 def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
-    """JSON by its extension, otherwise YAML."""
+    """The nodes of a file: JSON if its name ends in `.json`, else YAML."""
     if path.suffix != ".json":
         return read_nodes(read_file(path, MAX_FILE_BYTES, 20 * MAX_NODES, AN_INVENTORY))
     text = read_text(path, MAX_FILE_BYTES)
@@ -219,7 +220,7 @@ def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
 
 
 def _placed(error: ConfigurationError, text: str, name: str) -> ConfigurationError:
-    """The same with its line and column. JSON is YAML too, in all but a few corners, and YAML has positions."""
+    """The error with lines and columns, from the YAML reader: nearly all JSON is YAML too."""
     if len(text) <= MAX_PLACED:
         try:
             read_nodes(parse(text, name, wanted=AN_INVENTORY))

@@ -1,6 +1,6 @@
-"""Resource ranks: the numbering of what a component is placed on.
+"""Resource ranks: the numbers of the accelerators, nodes or other hardware that components are placed on.
 
-A rank is looked up by bisection over the slots' first ranks, never by a scan.
+Looking up a rank bisects the slots' first ranks, and never scans them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ACCELERATOR = "accelerator"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The resources one node brings in through one group."""
+    """The resources of one node that one group counts."""
 
     node: Node
     group: str
@@ -28,7 +28,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Everything the chosen groups offer, in rank order."""
+    """All resources of the chosen groups, in rank order."""
 
     labels: tuple[str, ...]
     slots: tuple[Slot, ...]

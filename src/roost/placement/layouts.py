@@ -1,4 +1,4 @@
-"""Layouts on a cluster: the positions of the pool become resource ranks, the roles ordinary rules."""
+"""Turns a layout into placement rules for a cluster: positions in the pool become resource ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, EngineSlice, Server
+from roost.config.engines import EngineSlice
 from roost.config.job import ComponentRule
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import count_key, width_key
@@ -16,8 +16,6 @@ from roost.errors import Finding, Path, RoostError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, Resources
 from roost.placement.tiling import Piece, PoolRanks, Straddle, Uneven, segments
-
-__all__ = ["EngineGroup", "EngineSlice", "Layout", "LayoutMode", "Server", "layout_rules"]
 
 _SHOWN = 4
 
@@ -34,9 +32,9 @@ class LaidOut:
 def layout_rules(
     layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None = None
 ) -> LaidOut:
-    """A rule for each component of the layout that runs here, or what keeps it from fitting.
+    """A rule for each component that the layout runs on the pool, or the reasons why the layout does not fit.
 
-    `granted` are the resource ranks of the pool where it has them already.
+    `granted` are the resource ranks of a pool that is reserved already.
     """
     laid = LaidOut()
     if not layout.reserved:
@@ -47,7 +45,7 @@ def layout_rules(
         return laid
 
     def add(name: str, place: str, spec: tuple[Segment, ...]) -> None:
-        # Rules of one path share their placements; where it is not written, its section is pointed at.
+        # Rules of one path share their placements. If the file lacks the path, findings point to its section.
         path = (*PLACE, place)
         laid.rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
 
@@ -99,12 +97,12 @@ def _pool(
     if layout.accelerators is not None and spec.segments[0].resources is not None:
         runs = [segment.resources for segment in spec.segments if segment.resources is not None]
         if runs[-1].last >= there:
-            return None, [_beyond(layout, spec, there, resources, document)]
+            return None, [_beyond(spec, there, resources, document)]
     pool = PoolRanks(resources, runs)
     return (pool, []) if pool.size >= layout.reserved else (None, [_too_small(layout, pool, there, document)])
 
 
-def _beyond(layout: Layout, spec: RankSpec, there: int, resources: Resources, document: Document) -> Finding:
+def _beyond(spec: RankSpec, there: int, resources: Resources, document: Document) -> Finding:
     segment = next(one for one in spec.segments if one.resources and one.resources.last >= there)
     last = segment.resources.last if segment.resources else 0
     return document.finding(
@@ -225,7 +223,7 @@ def _reason(held: tuple[Piece, ...], width: int) -> str:
 
 
 def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks, width: int) -> list[str]:
-    """Widths that tile from where the group starts, and another size of what comes before it."""
+    """Widths with which the group tiles the nodes, and a size of the actor before it with which this width does."""
     count, start = len(part.positions), part.positions.start
 
     def works(other: int, at: int = start, room: int = count) -> bool:

@@ -1,4 +1,4 @@
-"""Where one process sits."""
+"""The placement of one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from roost.inventory.resources import ACCELERATOR, Slot
 
-# The slot a process is on, and its resources counted inside the slot.
+# The slot of a process, and the numbers of its resources within the slot.
 Assignment = tuple[Slot, tuple[int, ...]]
 
 
@@ -27,7 +27,7 @@ class Device(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Placement:
-    """Where one process sits, and what it holds there."""
+    """The node of one process, and the hardware that it holds there."""
 
     rank: int
     cluster_node_rank: int
@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def devices(self) -> list[Device]:
-        """Everything the process holds, by the names a plan uses."""
+        """The devices that the process holds."""
         group = "" if self.kind == ACCELERATOR else self.node_group_label
         return [Device(self.cluster_node_rank, self.kind, group, number) for number in self.hardware]
 
@@ -60,7 +60,7 @@ class Placement:
     def local_hardware_ranks(self) -> list[int]:
         return list(self.hardware)
 
-    # What older programs call the same things.
+    # The names that older programs use.
 
     @property
     def node_id(self) -> int:
@@ -82,7 +82,7 @@ class Placement:
     def isolate_gpu(self) -> bool:
         return self.isolate_accelerator
 
-    def __repr__(self) -> str:  # by the names programs use
+    def __repr__(self) -> str:  # with the public names
         return f"Placement({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _names(ranks: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def make_placements(assignments: Sequence[Assignment], isolate_accelerator: bool) -> list[Placement]:
-    """Placements of one component's processes, in rank order, one pass over them."""
+    """The placements of one component's processes, in rank order, in one pass."""
     on_node: dict[int, int] = {}
     for slot, _ in assignments:
         on_node[slot.node.rank] = on_node.get(slot.node.rank, 0) + 1
@@ -141,7 +141,7 @@ def make_placements(assignments: Sequence[Assignment], isolate_accelerator: bool
 
 
 def without_isolation(placements: Sequence[Placement], accelerators_of: Sequence[int]) -> list[Placement]:
-    """The same places, where each process sees all accelerators of its node; counts are by node rank."""
+    """The placements, with each process seeing all accelerators of its node, which are counted by node rank."""
     return [
         replace(
             place,

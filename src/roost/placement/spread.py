@@ -1,4 +1,4 @@
-"""From a rank spec to the resource ranks of every process."""
+"""Turns a rank spec into the resource ranks of every process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from roost.inventory.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The ranks each process holds, in process order. On bare nodes each holds one node."""
+    """The resource ranks of each process, in process order. On bare nodes each has one."""
 
     processes: list[range]
     findings: list[Finding]
@@ -25,7 +25,7 @@ class Spread:
 
 
 def spread(rule: ComponentRule, resources: Resources, document: Document, most: int) -> Spread:
-    """Spread a component's processes, at most `most`, over its resources; what cannot be is a finding."""
+    """Spread a component's processes, at most `most`, over its resources, and report why that fails."""
     processes: list[range] = []
     findings: list[Finding] = []
     if not resources.total:
@@ -65,7 +65,7 @@ def spread(rule: ComponentRule, resources: Resources, document: Document, most: 
 
 
 def _share_out(held: Ranks, count: int) -> Iterator[range]:
-    """Even shares; where processes do not divide (bare nodes), earlier ones take one more."""
+    """Equal shares. If the processes do not divide evenly over bare nodes, the first nodes take one more."""
     size = len(held)
     if size >= count:
         width = size // count
@@ -171,7 +171,7 @@ def _suggestions(
     more = [(size, number) for number in range(count + 1, count + size + 1) if fits(size, number)]
     other = [
         (number, count)
-        for away in range(1, 64)  # further than that is no help
+        for away in range(1, 64)  # a larger change is no help
         for number in (size + away, size - away)
         if number > 0 and fits(number, count)
     ]

@@ -1,4 +1,4 @@
-"""Strategies: which resource ranks each process holds, and on which node that is."""
+"""Placement strategies: they give every process of a component its resource ranks on one node."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from roost.inventory.resources import Resources
 from roost.placement.placement import Assignment, Placement, make_placements
 
 MAX_PROCESSES = 2_000_000
-_SHOWN = 3  # examples of one mistake worth printing
+_SHOWN = 3  # examples of one mistake in a message
 
 
 def inventory_of(cluster: Any) -> Inventory:
-    """Strategies take an inventory, its shape such as `2x8`, or anything that has one, such as a live cluster."""
+    """The inventory in the argument: itself, a shape such as `2x8`, or an object that has one, as a live cluster."""
     if isinstance(cluster, str):
         return Inventory.parse(cluster)
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
@@ -37,7 +37,7 @@ def inventory_of(cluster: Any) -> Inventory:
     return inventory
 
 
-def _refuse(code: str, what: str, why: str = "", remedy: str = "") -> PlacementError:
+def placement_error(code: str, what: str, why: str = "", remedy: str = "") -> PlacementError:
     return PlacementError(Finding(code=code, what=what, why=why, remedy=remedy))
 
 
@@ -47,7 +47,9 @@ def whole(name: str, value: Any, least: int) -> int:
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:
-        raise _refuse("RP105", f"{name} must be a whole number of at least {least}, not {shown(value)}")
+        raise placement_error(
+            "RP105", f"{name} must be a whole number of at least {least}, not {shown(value)}"
+        )
     return number
 
 
@@ -55,22 +57,22 @@ def _listed(name: str, value: Any) -> list[Any]:
     """A list, tuple, array or range as a list; anything else is refused."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        raise _refuse("RP105", f"{name} must be a list of ranks, not {shown(value)}")
+        raise placement_error("RP105", f"{name} must be a list of ranks, not {shown(value)}")
     return list(value)
 
 
 class PlacementStrategy(ABC):
-    """Gives every process of one component its place.
+    """Places every process of one component.
 
-    `node_group` names the groups that ranks are counted through. A group may also be given as its record; then
-    the cluster need not know it.
+    `node_group` names the node groups whose resources the ranks count. A `NodeGroup` may take the place of a name;
+    then the cluster need not know the group.
     """
 
     node_group: Any = None
 
     @property
     def groups(self) -> dict[str, NodeGroup]:
-        """The groups that were given as records."""
+        """The groups in `node_group` that are records, by label."""
         given = self.node_group if isinstance(self.node_group, (list, tuple)) else [self.node_group]
         return {group.label: group for group in given if isinstance(group, NodeGroup)}
 
@@ -93,9 +95,9 @@ class PlacementStrategy(ABC):
 
 
 def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
-    """Each process's ranks, which must exist and lie on one node. All offenders are reported together."""
+    """The assignment of each process to its ranks, which must exist and lie on one node. One error lists all others."""
     if resources.bare or not resources.total:
-        raise _refuse(
+        raise placement_error(
             "RP104",
             f"the ranks of {resources.place} count nodes, not hardware"
             if resources.total
@@ -148,7 +150,7 @@ def _several(processes: Sequence[int]) -> str:
 
 
 def _width_that_fits(resources: Resources, held: Iterable[Sequence[int]]) -> int:
-    """The most resources per process that cut these at every end of a node; 0 if they are not consecutive."""
+    """The most resources per process so that none of these spans nodes; 0 if ranks are not consecutive."""
     width = 0
     for ranks in held:
         low, high = ranks[0], ranks[-1]
@@ -181,7 +183,7 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]], last_
     width, joint = len(ranks), "and" if last.node.rank == first.node.rank + 1 else "to"
     nodes = f"nodes {first.node.rank} {joint} {last.node.rank} (resources {held})"
     fits = _width_that_fits(resources, (ranks for _, ranks in torn))
-    movable = len(torn) == 1 and process == last_process and width <= last.count  # nothing comes after it
+    movable = len(torn) == 1 and process == last_process and width <= last.count  # no process comes after it
     remedies = [f"start it at resource {last.first}"] if movable else []
     remedies += [f"give each process {counted(fits, 'resource')}"] if fits else []
     return Finding(
@@ -194,71 +196,6 @@ def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]], last_
     )
 
 
-class PackedPlacementStrategy(PlacementStrategy):
-    """Processes side by side over a range of ranks, interleaved in blocks when `stride` is above 1."""
-
-    def __init__(
-        self,
-        start_hardware_rank: int,
-        end_hardware_rank: int,
-        num_hardware_per_process: int = 1,
-        stride: int = 1,
-        node_group: Any = None,
-    ) -> None:
-        self.start = whole("start_hardware_rank", start_hardware_rank, 0)
-        self.end = whole("end_hardware_rank", end_hardware_rank, 0)
-        self.per_process = whole("num_hardware_per_process", num_hardware_per_process, 1)
-        self.stride = whole("stride", stride, 1)
-        self.node_group = node_group
-        if self.end < self.start:
-            raise _refuse(
-                "RP105",
-                f"the range {start_hardware_rank}-{end_hardware_rank} runs backwards",
-                remedy=f"write {end_hardware_rank}-{start_hardware_rank}",
-            )
-        count, block = self.end - self.start + 1, self.stride * self.per_process
-        if count % block:
-            low, high = count // block * block, (count // block + 1) * block
-            ends = [f"{self.start}-{self.start + size - 1}" for size in (low, high) if size]
-            raise _refuse(
-                "RP103",
-                f"{counted(count, 'resource')} ({Ranks(self.start, self.end)}) cannot be cut into blocks of {block}",
-                why=f"a block is stride {self.stride} x {self.per_process} per process",
-                remedy=f"use {' or '.join(ends)}",
-            )
-
-    @classmethod
-    def from_master(
-        cls,
-        master_node: int = 0,
-        master_gpu: int = 0,
-        num_nodes: int | None = None,
-        num_processes: int | None = None,
-        num_gpus_per_process: int = 1,
-    ) -> PackedPlacementStrategy:
-        from roost.placement.older import FromMaster
-
-        return FromMaster(master_node, master_gpu, num_nodes, num_processes, num_gpus_per_process)
-
-    def assign(self, resources: Resources) -> list[Assignment]:
-        if self.end >= resources.total and not resources.bare and resources.total:
-            raise _refuse(
-                "RP101",
-                f"the range {self.start}-{self.end} goes beyond what exists",
-                why=f"{resources}",
-                remedy=f"end at {resources.total - 1} or before",
-            )
-        block, stride, width = self.stride * self.per_process, self.stride, self.per_process
-        return hold(
-            resources,
-            (
-                range(base + offset, base + offset + stride * width, stride)[:width]
-                for base in range(self.start, self.end + 1, block)
-                for offset in range(stride)
-            ),
-        )
-
-
 class FlexiblePlacementStrategy(PlacementStrategy):
     """Explicit ranks for each process; processes may share."""
 
@@ -266,11 +203,11 @@ class FlexiblePlacementStrategy(PlacementStrategy):
         self.node_group = node_group_label
         lists = _listed("hardware_ranks_list", hardware_ranks_list)
         if not lists:
-            raise _refuse(
+            raise placement_error(
                 "RP105", "hardware_ranks_list is empty", remedy="give one list of ranks for each process"
             )
         if len(lists) > MAX_PROCESSES:
-            raise _refuse("RP105", f"{len(lists):,} processes", remedy=f"at most {MAX_PROCESSES:,}")
+            raise placement_error("RP105", f"{len(lists):,} processes", remedy=f"at most {MAX_PROCESSES:,}")
         sorted_lists: list[Sequence[int]] = []
         for process, ranks in enumerate(lists):
             if isinstance(ranks, range) and ranks and ranks.start >= 0 and ranks.step > 0:
@@ -281,9 +218,11 @@ class FlexiblePlacementStrategy(PlacementStrategy):
                 for rank in _listed(f"process {process}'s ranks", ranks)
             ]
             if not held:
-                raise _refuse("RP105", f"process {process} has no ranks", remedy="give it at least one")
+                raise placement_error(
+                    "RP105", f"process {process} has no ranks", remedy="give it at least one"
+                )
             if len(set(held)) < len(held):
-                raise _refuse(
+                raise placement_error(
                     "RP105",
                     f"process {process} holds a rank twice: {held[:20]}",
                     remedy="name each rank once",
@@ -302,7 +241,7 @@ class NodePlacementStrategy(PlacementStrategy):
         self.node_group = node_group_label
         nodes = _listed("node_ranks", node_ranks)
         if not nodes:
-            raise _refuse("RP105", "node_ranks is empty", remedy="name a node for each process")
+            raise placement_error("RP105", "node_ranks is empty", remedy="name a node for each process")
         self.node_ranks = sorted(whole("node_ranks", rank, 0) for rank in nodes)
 
     def resources(self, inventory: Inventory) -> Resources:
@@ -310,7 +249,7 @@ class NodePlacementStrategy(PlacementStrategy):
 
     def assign(self, resources: Resources) -> list[Assignment]:
         if self.node_ranks[-1] >= resources.total:
-            raise _refuse(
+            raise placement_error(
                 "RP101",
                 f"node {self.node_ranks[-1]} does not exist",
                 why=f"{resources}",

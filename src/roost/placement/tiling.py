@@ -1,4 +1,4 @@
-"""Engines on nodes: each on one node, or on whole nodes of equal size."""
+"""Tiles nodes with engines: each engine is on one node, or fills whole nodes of equal size."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Piece:
 
     @property
     def local(self) -> Ranks:
-        """As the node numbers them."""
+        """The numbers of the accelerators on their node."""
         first = self.first - self.slot.first
         return Ranks(first, first + self.count - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Straddle:
-    """An engine that would lie on more than one node, and not on whole ones."""
+    """An engine that would lie on several nodes without filling them."""
 
     engine: int
     pieces: tuple[Piece, ...]
@@ -76,15 +76,15 @@ class PoolRanks:
         return found
 
     def processes_per_engine(self, part: EngineSlice) -> int:
-        """On how many nodes each engine of a group that tiles the nodes lies."""
+        """The number of nodes, and so of processes, of each engine of a group that tiles the nodes."""
         first = range(part.positions.start, part.positions.start + part.gpus_per_engine)
         return len({piece.slot.node.rank for piece in self.pieces(first)})
 
     def tile(self, positions: range, width: int) -> tuple[Segment, ...] | Straddle | Uneven:
-        """Engines of `width` on these positions, which it divides: a process on each node of an engine.
+        """Tile these positions, a multiple of `width`, with engines that have a process on each of their nodes.
 
-        All of them have as many, so that a group's ranks are those of its engines. Linear in the nodes, not in
-        the engines.
+        All engines have the same number of processes, so that the ranks of an engine follow from its number. The
+        cost is linear in the nodes, not in the engines.
         """
         pieces = self.pieces(positions)
         runs: list[tuple[int, int, int]] = []  # first rank, count, accelerators of a process
@@ -123,7 +123,7 @@ class PoolRanks:
 
 
 def segments(runs: Sequence[tuple[int, int, int]]) -> tuple[Segment, ...]:
-    """Runs of (first rank, how many, how many to a process) in the rank language, as few as possible."""
+    """Runs of (first rank, count, count per process) as the fewest segments of the rank language."""
     joined: list[tuple[int, int, int]] = []
     for first, count, width in runs:
         if joined and joined[-1][0] + joined[-1][1] == first and joined[-1][2] == width:

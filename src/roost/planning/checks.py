@@ -1,4 +1,4 @@
-"""What a plan should be told about although it can run."""
+"""Warnings about plans that can run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 
-__all__ = ["check", "ranges"]
-
 _SHOWN = 4
-_WIDEST_SEAM = 2  # resources; more are shared on purpose
+_WIDEST_SEAM = 2  # resources; components that share more do so on purpose
 _MOST_SEAMS = 20
 
 
 def check(plan: Plan, laid_out: Collection[str] = ()) -> list[Finding]:
-    """Advice; `laid_out` are the components a layout placed."""
+    """All warnings about a plan; `laid_out` are the components that a layout placed."""
     findings = [*idle(plan), *_crowded(plan), *islice(_seams(plan, laid_out), _MOST_SEAMS)]
     for name, component in plan.components.items():
         place = ("layout",) if name in laid_out else ("component_placement", name)
@@ -118,7 +116,7 @@ def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Find
 def _seams(plan: Plan, laid_out: Collection[str]) -> Iterator[Finding]:
     """Components such as 0-8 and 8-15 that share the end of one range and the start of the other, no more.
 
-    Only rules are looked at, never processes: there may be a million of those.
+    Compares the rules, not the processes: there may be a million processes.
     """
     placed: dict[tuple[str, ...], dict[Ranks, list[str]]] = {}  # by node groups and range, the components
     for name, component in plan.components.items():
@@ -140,7 +138,7 @@ def _seams(plan: Plan, laid_out: Collection[str]) -> Iterator[Finding]:
 
 
 def _whole_range(rule: str) -> Ranks | None:
-    """The range a rule's resources form, if they form one."""
+    """The range of a rule's resources, if they are consecutive."""
     whole: Ranks | None = None
     for segment in parse_ranks(rule).segments:
         held = segment.resources

@@ -1,4 +1,4 @@
-"""Whether a plan can run on a cluster: the same shape is needed, addresses and hosts may differ."""
+"""Compares a plan's cluster with another one: the shape must be the same, addresses and hosts may differ."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.planning.plan import Plan
 
-MOST = 20  # nodes that are listed
+MOST = 20  # nodes in one refusal
 
 
 def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
-    """How the plan's cluster differs from this one, node by node. A plan may use the first nodes of a larger one."""
+    """The nodes of the plan that differ from this cluster's, and its node groups. The cluster may have more nodes."""
     findings = []
     there = cluster.nodes
     different = [node for node in plan.inventory.nodes if not _fits(node, there)]
     for node in different[:MOST]:
-        has = _in_words(there[node.rank]) if node.rank < len(there) else "has no such node"
+        has = _in_words(there[node.rank]) if node.rank < len(there) else "no such node"
         findings.append(
             Finding(
                 code="RE121",
-                what=f"node {node.rank}: the plan was made for {_in_words(node)}, this cluster {_has(has)}",
+                what=f"node {node.rank}: the plan was made for {_in_words(node)}, this cluster has {has}",
                 remedy="plan the job for this cluster, or launch it on one of the plan's shape",
             )
         )
@@ -52,7 +52,3 @@ def _shape(node: Node) -> tuple[int, str]:
 def _in_words(node: Node) -> str:
     held = node.accelerators
     return f"{held.count} x {held.type}" if held.count else "no accelerators"
-
-
-def _has(words: str) -> str:
-    return words if words.startswith("has") else f"has {words}"

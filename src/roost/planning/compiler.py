@@ -1,4 +1,4 @@
-"""From a job to the components of a plan: every rule becomes placements, every problem a finding."""
+"""Compiles a job to a plan: every rule becomes placements, every problem a finding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.placement.layouts import layout_rules
-from roost.placement.placement import Assignment, make_placements
+from roost.placement.placement import Assignment, Placement, make_placements
 from roost.placement.spread import spread
 from roost.placement.strategies import hold
 from roost.planning.component_plan import ComponentPlan, Engines
@@ -28,14 +28,14 @@ class JobCompiler:
         self.inventory = inventory
         self.components: dict[str, ComponentPlan] = {}
         self.granted: Sequence[int] | None = (
-            None  # the resource ranks of a layout's pool, where it has them already
+            None  # the resource ranks of a layout's pool that is reserved already
         )
         self._engines: dict[str, Engines] = {}
         self._broken: set[Path] | None = None
         self._left = 0  # processes that may still be placed
 
     def compiled(self) -> Plan:
-        """The plan, with what it warns of; advice about it is the planner's."""
+        """The plan, with the warnings of its compilation. The planner adds advice."""
         if self._fit():
             self._left = 50_000 + 64 * (len(self.inventory.nodes) + self.inventory.num_accelerators)
             self._lay_out_pool()
@@ -64,7 +64,7 @@ class JobCompiler:
     # -- the job's part of the cluster -----------------------------------------------------------------------
 
     def _fit(self) -> bool:
-        """Take the job's nodes and node groups. Whether there are enough nodes to place anything."""
+        """Reduce the inventory to the job's nodes, and add its node groups. False if the cluster has too few nodes."""
         wanted, there, document = self.job.num_nodes, len(self.inventory.nodes), self.job.document
         if wanted is not None and wanted > there:
             self.findings.append(
@@ -76,7 +76,7 @@ class JobCompiler:
                 )
             )
             _, problems = build_groups(self.job.groups, wanted, document, ("cluster", "node_groups"))
-            self.findings += problems  # where things go on the nodes there are would be no news
+            self.findings += problems  # placing on too few nodes would only add problems
             return False
         if wanted is not None and wanted < there:
             self.findings.append(
@@ -95,7 +95,7 @@ class JobCompiler:
         return True
 
     def _lay_out_pool(self) -> None:
-        """Turn the job's layout, if it has one, into rules like any other's."""
+        """Turn the job's layout, if it has one, into rules."""
         if self.job.layout is not None:
             laid = layout_rules(self.job.layout, self.inventory, self.job.document, self.granted)
             self.findings += laid.findings
@@ -108,13 +108,13 @@ class JobCompiler:
     # -- components ------------------------------------------------------------------------------------------
 
     def _place_components(self) -> None:
-        """How rules become components; model-parallel placement has its own way."""
-        first_of: dict[Path, str] = {}  # components of one rule share its work and its placements
+        """Place the component of every rule. Model-parallel placement overrides this."""
+        first_of: dict[Path, str] = {}  # components of one rule share their placements
         for name, rule in self.job.rules.items():
             twin = first_of.setdefault(rule.path, name)
             if twin != name:
                 if twin in self.components and self._afford(rule, self.components[twin].world_size):
-                    self._keep(rule, self.components[twin])
+                    self._keep(rule, self.components[twin].members)
             elif not self._is_broken(rule):
                 self._place_rule(rule)
 
@@ -142,20 +142,19 @@ class JobCompiler:
         self._place(rule, assignments)
 
     def _place(self, rule: ComponentRule, assignments: Sequence[Assignment]) -> None:
-        members = tuple(make_placements(assignments, isolate_accelerator=True))
-        self._keep(rule, ComponentPlan(name=rule.name, members=members))
+        self._keep(rule, tuple(make_placements(assignments, isolate_accelerator=True)))
 
-    def _keep(self, rule: ComponentRule, placed: ComponentPlan) -> None:
+    def _keep(self, rule: ComponentRule, members: tuple[Placement, ...]) -> None:
         self.components[rule.name] = ComponentPlan(
             name=rule.name,
             rule=str(rule.spec),
             node_groups=rule.labels,
-            members=placed.members,
+            members=members,
             engines=self._engines.get(rule.name),
         )
 
     def _is_broken(self, rule: ComponentRule) -> bool:
-        """Whether something is already said against the rule or one of its groups."""
+        """Whether an error is already reported for the rule or one of its node groups."""
         if self._broken is None:
             paths = [finding.path for finding in self.findings if finding.severity == "error"]
             self._broken = {path[:3] for path in paths}
@@ -188,7 +187,7 @@ class JobCompiler:
             return None
 
     def _blame(self, rule: ComponentRule, error: RoostError, path: Path | None = None) -> None:
-        """Give problems of a placement the component's name and place in the file."""
+        """Report an error's findings with the component's name and its position in the file."""
         for problem in error.findings:
             self.findings.append(
                 self.job.document.finding(
@@ -203,6 +202,6 @@ class JobCompiler:
 
 
 def _without_source_text(finding: Finding) -> Finding:
-    """A plan is saved and shown elsewhere; the line a finding came from stays in its file."""
+    """The finding without the text of its line, which may hold a secret: plans are saved and shown."""
     where = finding.where
     return finding if where is None else replace(finding, where=replace(where, excerpt=""))

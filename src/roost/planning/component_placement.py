@@ -1,4 +1,4 @@
-"""Component placements: readings of a plan by the names older programs use."""
+"""Component placements: they read a plan under the names that older programs use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ComponentPlacement:
     Every problem of every component is collected; the constructor raises them together.
     """
 
-    compiler: ClassVar[type[JobCompiler]] = JobCompiler  # how jobs of this class are placed
+    compiler: ClassVar[type[JobCompiler]] = JobCompiler  # compiles the jobs of this class
 
     def __init__(self, config: Any, cluster: Any, overrides: Sequence[str] = ()) -> None:
         self._compiled = self.compiler(config, inventory_of(cluster), overrides)
@@ -53,7 +53,7 @@ class ComponentPlacement:
 
     @property
     def placement_mode(self) -> PlacementMode:
-        """Collocated when all hold the same resources, disaggregated when none share, hybrid otherwise."""
+        """Collocated if all components hold the same resources, disaggregated if none share any, else hybrid."""
         held = [_held(component) for component in self.plan.components.values()]
         if all(one == held[0] for one in held):
             return PlacementMode.COLLOCATED
@@ -61,7 +61,7 @@ class ComponentPlacement:
         return PlacementMode.DISAGGREGATED if disjoint else PlacementMode.HYBRID
 
     def get_strategy(self, component_name: str) -> PlacementStrategy:
-        """A strategy that places the component as the plan does. It knows the node groups it needs."""
+        """A strategy that places the component as the plan does. It carries the node groups that it needs."""
         component = self.plan.component(component_name)
         groups = [self.plan.inventory.groups.get(label, label) for label in component.node_groups] or None
         ranks = self._resource_ranks(component)
@@ -77,7 +77,7 @@ class ComponentPlacement:
         return sorted({rank for held in ranks for rank in held})
 
     def get_placements(self, component_name: str) -> tuple[Placement, ...]:
-        """With isolation, as planned; a strategy's `get_placement` can do without."""
+        """The placements of the plan, with isolation. A strategy's `get_placement` can leave isolation out."""
         return self.plan.component(component_name).members
 
     def _resource_ranks(self, component: ComponentPlan) -> list[Sequence[int]]:
@@ -96,7 +96,7 @@ class ComponentPlacement:
 
 
 def _held(component: ComponentPlan) -> set[object]:
-    """The devices of a component, or its nodes where it holds nothing else."""
+    """The devices of a component, or its nodes if it has no devices."""
     return {
         (
             place.cluster_node_rank,

@@ -27,7 +27,7 @@ class ComponentPlan:
     rule: str = ""  # the placement in canonical spelling; a strategy has none
     node_groups: tuple[str, ...] = ()  # empty: the whole cluster
     members: tuple[Placement, ...]
-    engines: Engines | None = None  # None: each process stands for itself
+    engines: Engines | None = None  # None: the processes form no engines
 
     @property
     def placements(self) -> list[Placement]:

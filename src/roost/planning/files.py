@@ -1,4 +1,4 @@
-"""Writing files by rename, so that no reader sees half of one."""
+"""Writes files by rename, so that readers never see half a file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> Non
 
 
 def _followed(path: str | os.PathLike[str]) -> FilePath:
-    """The file to replace: a link stays, and what it points to is written. Only files are replaced."""
+    """The file to replace: the target if the path is a link. Anything but a regular file is refused."""
     target = FilePath(path)
-    if target.is_symlink() and target.lstat().st_uid != os.geteuid():  # as may lie in wait in /tmp
+    if target.is_symlink() and target.lstat().st_uid != os.geteuid():  # in /tmp it may be a trap
         raise PermissionError(0, "it is a link of another user's")
     try:
         mode = target.stat().st_mode
@@ -48,13 +48,13 @@ def _followed(path: str | os.PathLike[str]) -> FilePath:
 def _unwritable(path: str | os.PathLike[str], error: Exception) -> ConfigurationError:
     reason = getattr(error, "strerror", None) or str(error)
     what, remedy = f"{os.fspath(path)}: cannot be written", "choose another place"
-    if not FilePath(path).is_absolute() and _homeless():
+    if not FilePath(path).is_absolute() and _working_directory_is_gone():
         reason = "the working directory was deleted"
         remedy = "change to another one, or give an absolute path"
     return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy=remedy))
 
 
-def _homeless() -> bool:
+def _working_directory_is_gone() -> bool:
     try:
         FilePath.cwd()
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from roost.config.ranks import ranges
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, holders_by_node
 
 State = Literal["idle", "held", "perhaps held"]
 
@@ -20,7 +20,7 @@ class Unused:
     """The accelerators of one node that no component of a plan uses."""
 
     held: Mapping[int, tuple[str, ...]]  # number to the names of its holders
-    others: tuple[int, ...]  # of these, `idle` are free; a holder may not tell which ones it has
+    others: tuple[int, ...]  # `idle` of these are free; it may be unknown which ones
     idle: int
 
     @property
@@ -29,7 +29,7 @@ class Unused:
 
     @property
     def idle_numbers(self) -> str:
-        """`4-7`, or `2 of 4-7` where it is not known which ones."""
+        """`4-7`, or `2 of 4-7` if it is unknown which ones."""
         numbers = ranges(self.others)
         return numbers if self.idle == len(self.others) else f"{self.idle} of {numbers}"
 
@@ -47,9 +47,7 @@ NOTHING_HELD: Mapping[int, Unused] = MappingProxyType({})
 
 def unused_by_node(plan: Plan, holders: Sequence[Holder]) -> dict[int, Unused]:
     """The unused accelerators of each node that has any."""
-    by_node: dict[int, list[Holder]] = {}
-    for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
+    by_node = holders_by_node(holders)
     unused: dict[int, list[int]] = {}
     for device in plan.idle:
         unused.setdefault(device.node, []).append(device.number)
@@ -71,5 +69,5 @@ def _unused(numbers: Sequence[int], holders: Sequence[Holder]) -> Unused:
 
 
 def untold_count(holder: Holder) -> float:
-    """How many accelerators a holder has without telling their numbers."""
+    """How many accelerators of a holder have unknown numbers."""
     return max(0, holder.count - len(holder.devices or ()))

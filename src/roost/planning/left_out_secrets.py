@@ -1,4 +1,4 @@
-"""Secrets that a saved plan left out, found again when it is launched."""
+"""Adds the secrets that a saved plan left out when it is launched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from roost.planning.plan import Plan
 def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[str, str]) -> Plan:
     """The plan with every variable's value: from these groups of its job, else from the environment.
 
-    Variables that can be found nowhere are an error that names them.
+    An error names the variables that neither has.
     """
     missing: dict[str, list[str]] = {}
     found = {}

@@ -1,4 +1,4 @@
-"""Actor and rollout that hold model shards: on the same accelerators, or on separate ones."""
+"""Model-parallel placement: actor and rollout hold model shards on the same accelerators, or on separate ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
 from roost.errors import RoostError, counted, nearest
 from roost.inventory.resources import ACCELERATOR
+from roost.placement.packed import PackedPlacementStrategy
 from roost.placement.spread import spread
-from roost.placement.strategies import PackedPlacementStrategy, PlacementStrategy
+from roost.placement.strategies import PlacementStrategy
 from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement, PlacementMode
 from roost.planning.parallel_sizes import INFERENCE_NAMES, ParallelSizes, SizeReader
@@ -38,7 +39,7 @@ class Held:
 
 
 class ModelParallelCompiler(JobCompiler):
-    """Places components each on consecutive accelerators, by the parallel sizes of their models."""
+    """Places each component on consecutive accelerators, by the parallel sizes of its model."""
 
     def _place_components(self) -> None:
         self.mode: PlacementMode | None = None
@@ -72,9 +73,9 @@ class ModelParallelCompiler(JobCompiler):
                         remedy=f"place {name} as well, or use ComponentPlacement for a job without it",
                     )
         scattered = [
-            rule for name, rule in self.job.rules.items() if name in KNOWN and self._consecutive(rule)
+            rule for name, rule in self.job.rules.items() if name in KNOWN and self._is_scattered(rule)
         ]
-        for rule in scattered:  # when it is known what the others hold
+        for rule in scattered:  # last, because the suggestion needs the ranks of all others
             count = sum(len(segment.resources or ()) for segment in rule.spec.segments)
             free = self._free(rule, count)
             self._complain(
@@ -92,7 +93,7 @@ class ModelParallelCompiler(JobCompiler):
         self._check_inference()
         if any(finding.severity == "error" for finding in self.findings):
             return
-        for name in sorted(self.held, key=lambda name: name != "actor"):  # rollout is laid out along it
+        for name in sorted(self.held, key=lambda name: name != "actor"):  # rollout follows the actor
             self._lay_out(name)
 
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
@@ -105,8 +106,8 @@ class ModelParallelCompiler(JobCompiler):
             )
         )
 
-    def _consecutive(self, rule: ComponentRule) -> bool:
-        """Note what a component holds; whether that is scattered."""
+    def _is_scattered(self, rule: ComponentRule) -> bool:
+        """Record the accelerators of a component. True if they are not consecutive."""
         resources = None if self._is_broken(rule) else self._resources(rule)
         if resources is None:
             return False
@@ -142,12 +143,12 @@ class ModelParallelCompiler(JobCompiler):
         return False
 
     def _free(self, rule: ComponentRule, wanted: int, unit: int = 1) -> Ranks | None:
-        """As many ranks as wanted that no other component holds, or the most there are, in whole units."""
+        """Consecutive ranks that no other component holds: `wanted` of them, or the most there are, in whole units."""
         resources = self._resources(rule)
         others = [held.ranks for name, held in self.held.items() if name != rule.name]
         same = all(self.job.rules[name].labels == rule.labels for name in self.held)
         if resources is None or not same:
-            return None  # numbers of different groups cannot be compared
+            return None  # ranks of different groups cannot be compared
         first, best = 0, range(0)
         for stop, following in sorted(
             [(held.first, held.last + 1) for held in others] + [(resources.total, 0)]
@@ -157,7 +158,7 @@ class ModelParallelCompiler(JobCompiler):
             first = max(first, following)
         return Ranks(best[0], best[-1]) if best else None
 
-    # -- how they sit to each other ------------------------------------------------------------------
+    # -- actor, rollout and inference ----------------------------------------------------------------
 
     def _choose_mode(self) -> None:
         actor, rollout = self.held["actor"], self.held["rollout"]
@@ -221,7 +222,7 @@ class ModelParallelCompiler(JobCompiler):
             )
         algorithm = self.job.document.data.get("algorithm")
         wanted = algorithm.get("recompute_logprobs") if isinstance(algorithm, dict) else None
-        if not (plain_value(wanted) if isinstance(wanted, str) else wanted):  # text, as from oc.env
+        if not (plain_value(wanted) if isinstance(wanted, str) else wanted):  # oc.env gives text
             self._complain(
                 "RM105",
                 f"{placed[0]} is placed but algorithm.recompute_logprobs is not on",
@@ -248,7 +249,7 @@ class ModelParallelCompiler(JobCompiler):
             else:
                 width, actor_tp = sizes.tp, self.sizes["actor"].tp
                 if "actor" not in self.components:
-                    return None  # what is wrong with its sizes would only be repeated here
+                    return None  # its sizes are wrong, which is reported already
                 if actor_tp > width:
                     if actor_tp % width:
                         self.findings.append(
@@ -272,7 +273,7 @@ class ModelParallelCompiler(JobCompiler):
 
 
 class ModelParallelComponentPlacement(ComponentPlacement):
-    """Components each on consecutive accelerators, with the parallel sizes of their models."""
+    """Components on consecutive accelerators each, with the parallel sizes of their models."""
 
     compiler: ClassVar[type[JobCompiler]] = ModelParallelCompiler
     _compiled: ModelParallelCompiler
@@ -298,7 +299,7 @@ class ModelParallelComponentPlacement(ComponentPlacement):
         return any(name in self._compiled.held for name in INFERENCE_NAMES)
 
     def __getattr__(self, attribute: str) -> int | None:
-        """`actor_tp_size`, `rollout_dp_size`, `critic_world_size` and the like; None where nothing is placed."""
+        """`actor_tp_size`, `rollout_dp_size`, `critic_world_size` and the like; None if the component is not placed."""
         for suffix in ("_tp_size", "_pp_size", "_cp_size", "_dp_size", "_world_size"):
             name = attribute.removesuffix(suffix)
             if name != attribute and name in KNOWN:

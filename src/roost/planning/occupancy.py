@@ -1,4 +1,4 @@
-"""Who sits where, node by node, computed once for a plan.
+"""The processes on every device and node of a plan, computed once.
 
 Accelerators with the same processes share one tuple of uses, and nodes that look the same share one row, so that
 large plans stay small.
@@ -18,7 +18,7 @@ from roost.placement.placement import Device, Placement
 
 
 class Use(NamedTuple):
-    """How many processes of a component sit on a device."""
+    """The number of processes that a component has on a device."""
 
     component: str
     processes: int
@@ -52,7 +52,7 @@ class NodeOccupancy:
 
 
 class _Cells:
-    """The different sets of uses, each with a number; 0 is an empty device."""
+    """Numbers the distinct sets of uses; 0 is the set of an empty device."""
 
     def __init__(self, order: Mapping[str, int]) -> None:
         self.uses: list[Uses] = [()]
@@ -74,7 +74,7 @@ class _Cells:
 def occupancy_of(
     inventory: Inventory, members: Mapping[str, tuple[Placement, ...]]
 ) -> tuple[NodeOccupancy, ...]:
-    """One pass over the processes; components that share their placements are passed over together."""
+    """The occupancy of each node, in one pass over the processes. Components that share placements share the pass."""
     cells = _Cells({name: index for index, name in enumerate(members)})
     rows = [[0] * node.accelerators.count for node in inventory.nodes]
     bare = [0] * len(inventory.nodes)
@@ -112,7 +112,7 @@ def occupancy_of(
 
 
 def _units(inventory: Inventory) -> list[dict[Unit, int]]:
-    """Every declared piece of hardware of each node, with nobody on it."""
+    """All declared hardware of each node, without processes."""
     units: list[dict[Unit, int]] = [{} for _ in inventory.nodes]
     for label, group in inventory.groups.items():
         if group.hardware_type:

@@ -1,4 +1,4 @@
-"""How a job's models are cut: the parallel sizes written in its sections."""
+"""Reads the parallel sizes of a job's models from its sections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ParallelSizes:
 
 @dataclass(slots=True)
 class SizeReader:
-    """Reads the sizes of components, and collects what is wrong with them."""
+    """Reads the sizes of components, and collects their problems."""
 
     document: Document
     findings: list[Finding] = field(default_factory=list)
@@ -54,7 +54,7 @@ class SizeReader:
         return ParallelSizes() if section == "reward" else model
 
     def _size(self, *path: str) -> int | None:
-        if path not in self._read:  # the actor's sizes are asked for by others too
+        if path not in self._read:  # other components read the actor's sizes too
             self._read[path] = self._read_one(path)
         return self._read[path]
 

@@ -1,4 +1,4 @@
-"""The plan as a value."""
+"""The plan: every placement of a job, as one immutable value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from roost.planning.occupancy import NodeOccupancy, Uses, occupancy_of
 from roost.planning.saved_format import (
     FORMAT_VERSION,
     Damage,
-    PlanContents,
     checksum,
     from_plain_data,
     to_plain_data,
@@ -34,16 +33,16 @@ def _refuse(what: str, why: str = "") -> ConfigurationError:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything a launch needs to know.
+    """Everything that a launch needs.
 
-    The environments of its node groups may hold secrets; whoever saves or shows a plan leaves them out.
+    The environments of its node groups may hold secrets. A plan is saved and shown without them.
     """
 
     inventory: Inventory
     components: Mapping[str, ComponentPlan]
     findings: tuple[Finding, ...] = ()
-    shares: Mapping[str, float] = field(default_factory=dict)  # wishes of the job, by component
-    job_file: str = ""  # the name of the file it was made from, where there was one
+    shares: Mapping[str, float] = field(default_factory=dict)  # that the job asks for, by component
+    job_file: str = ""  # the name of the job's file, if it had one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
@@ -64,7 +63,7 @@ class Plan:
         return rebuild, ()
 
     def without_secrets(self) -> Plan:
-        """As it is saved: a variable that looks secret keeps its name and loses its value."""
+        """The plan as it is saved: a variable that looks secret keeps its name and loses its value."""
         groups = {label: group.without_secrets() for label, group in self.inventory.groups.items()}
         return replace(self, inventory=replace(self.inventory, groups=groups))
 
@@ -76,20 +75,20 @@ class Plan:
 
     @cached_property
     def nodes(self) -> tuple[NodeOccupancy, ...]:
-        """Who sits where on each node."""
+        """The components on each node and its devices."""
         members = {name: component.members for name, component in self.components.items()}
         return occupancy_of(self.inventory, members)
 
     @cached_property
     def occupancy(self) -> Mapping[Device, Uses]:
-        """Who sits on each device that is used, in the order of the components."""
+        """The components on each used device, in the order of the plan."""
         return MappingProxyType(
             {device: uses for node in self.nodes for device, uses in node.devices() if uses}
         )
 
     @cached_property
     def shared(self) -> Mapping[Device, Uses]:
-        """The devices more than one process sits on."""
+        """The devices with more than one process."""
         shared = {
             device: uses for device, uses in self.occupancy.items() if len(uses) > 1 or uses[0].processes > 1
         }
@@ -97,7 +96,7 @@ class Plan:
 
     @cached_property
     def idle(self) -> tuple[Device, ...]:
-        """Accelerators nobody sits on."""
+        """The accelerators without a process."""
         return tuple(
             Device(place.node.rank, ACCELERATOR, "", number)
             for place in self.nodes
@@ -108,19 +107,19 @@ class Plan:
 
     @cached_property
     def charges(self) -> Mapping[Device, Mapping[str, float]]:
-        """What each component is charged in total on each accelerator in use, as a part of 1."""
+        """The share that each component is charged in total on each used accelerator; a whole one is 1."""
         known: dict[Uses, Mapping[str, float]] = {}
         charges = {}
         for device, uses in self.occupancy.items():
             if device.group:
-                continue  # robots are not shared out
+                continue  # only accelerators have shares
             if uses not in known:
                 known[uses] = MappingProxyType(charge(uses, self.shares))
             charges[device] = known[uses]
         return MappingProxyType(charges)
 
     def share_of(self, component: str, rank: int) -> float:
-        """What one process is charged on each of its accelerators; 0 where it has none."""
+        """The share that one process is charged on each of its accelerators; 0 if it has none."""
         place = self.component(component).members[rank]
         parts = [
             ticks_of(charge(uses, self.shares)[component]) // processes
@@ -131,7 +130,7 @@ class Plan:
         return min(parts, default=0) / WHOLE
 
     def _uses_of(self, place: Placement) -> set[Uses]:
-        """What sits on the accelerators of a process."""
+        """The uses of the accelerators of a process."""
         if not place.holds_accelerators:
             return set()
         row = self.nodes[place.cluster_node_rank].accelerators
@@ -139,7 +138,7 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same decisions on the same nodes, whatever the wording of the job."""
+        """A hash of the decisions and of the nodes' shapes. It does not depend on the wording of the job."""
         decisions: list[Any] = [
             [[node.rank, node.accelerators.count, node.accelerators.type] for node in self.inventory.nodes],
             [_decisions(component) for _, component in sorted(self.components.items())],
@@ -151,24 +150,16 @@ class Plan:
 
     @property
     def short_digest(self) -> str:
-        """Enough of it to tell plans apart by eye."""
+        """The start of the digest, enough to tell plans apart."""
         return self.digest.removeprefix("sha256:")[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is saved: the decisions as plain data, without secrets."""
-        safe = self.without_secrets()
-        contents = PlanContents(
-            inventory=safe.inventory,
-            components=dict(safe.components),
-            findings=safe.findings,
-            shares=safe.shares,
-            job_file=safe.job_file,
-        )
-        return to_plain_data(contents, self.digest)
+        """The saved form: the decisions as plain data, without secrets."""
+        return to_plain_data(self.without_secrets(), self.digest)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """A saved plan, checked; its secrets are not there."""
+        """Read the saved form and check it. The plan lacks its secrets."""
         version = data.get("format_version") if isinstance(data, Mapping) else None
         if isinstance(version, bool) or version != FORMAT_VERSION:
             found = f"it is of format {version}" if isinstance(version, int) else ""
@@ -177,13 +168,7 @@ class Plan:
             read = from_plain_data(data)
         except Damage as damage:
             raise _refuse("the plan is damaged", str(damage)) from None
-        plan = cls(
-            inventory=read.inventory,
-            components=read.components,
-            findings=read.findings,
-            shares=read.shares,
-            job_file=read.job_file,
-        )
+        plan = cls(**read)
         if share_problems(plan.occupancy, plan.shares):
             raise _refuse("the plan is damaged", "its shares do not add up")
         if plan.digest != data.get("digest"):

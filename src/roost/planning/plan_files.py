@@ -1,4 +1,4 @@
-"""Plans in files."""
+"""Saves plans to files, and loads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """The plan in a file; everything that keeps it from being used is said with the file's name."""
+    """Load the plan in a file. Every error names the file."""
     source = FilePath(path)
     try:
         text = read_text(source, MAX_BYTES)

@@ -1,4 +1,4 @@
-"""From a job and an inventory to a plan."""
+"""Makes plans: of a job, of a layout on granted accelerators, and of one component."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 from roost.config.layout import Layout
 from roost.errors import ConfigurationError, Finding
 from roost.inventory.inventory import Inventory
-from roost.placement.strategies import (
-    NodePlacementStrategy,
-    PackedPlacementStrategy,
-    PlacementStrategy,
-    inventory_of,
-)
+from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
+from roost.placement.packed import PackedPlacementStrategy
+from roost.placement.placement import make_placements
+from roost.placement.strategies import NodePlacementStrategy, PlacementStrategy, inventory_of
 from roost.planning.checks import check
 from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement
@@ -31,7 +29,7 @@ def plan(
     overrides: Sequence[str] = (),
     placement: type[ComponentPlacement] = ComponentPlacement,
 ) -> Plan:
-    """Place every component of a job. Everything that is wrong is raised together.
+    """Place every component of a job. One error holds all problems.
 
     `job` is a path, a dict, a `DictConfig` or a `Layout`; its node groups are applied to the inventory. Pass
     `placement=ModelParallelComponentPlacement` for jobs whose program uses that class.
@@ -55,10 +53,18 @@ def _planned(compiler: JobCompiler) -> Plan:
 
 
 def everywhere(inventory: Inventory) -> PlacementStrategy:
-    """A process on every accelerator, or on every node where there are none."""
+    """A process on every accelerator, or on every node if there are no accelerators."""
     if inventory.num_accelerators:
         return PackedPlacementStrategy(0, inventory.num_accelerators - 1)
     return NodePlacementStrategy(range(len(inventory.nodes)))
+
+
+def plan_allocation(name: str, node: int, device: int | None, inventory: Inventory) -> Plan:
+    """A plan of one process on a node, with one of its accelerators or none."""
+    kind, held = (BARE_NODE, ()) if device is None else (ACCELERATOR, (device,))
+    slot = Slot(inventory.nodes[node], "cluster", kind, 0, 1)
+    members = tuple(make_placements([(slot, held)], isolate_accelerator=True))
+    return Plan(inventory=inventory, components={name: ComponentPlan(name=name, members=members)})
 
 
 def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
@@ -84,7 +90,7 @@ def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Records of a plan form no cycles; looking for some among a million of them is most of the work."""
+    """Pause the garbage collector: the search for cycles among a million records, which form none, takes most time."""
     if not gc.isenabled():
         yield
         return

@@ -18,7 +18,7 @@ Accelerator = tuple[int, int]  # a node, and a number on it
 
 @dataclass(frozen=True, slots=True)
 class PoolPlanner:
-    """Which accelerators a layout asks for, and the plan of it on those it got."""
+    """Finds the accelerators that a layout asks for, and plans it on the granted ones."""
 
     layout: Layout
     inventory: Inventory
@@ -33,11 +33,11 @@ class PoolPlanner:
         return [slot.node.rank for slot in self._resources.slots]
 
     def asked_for(self) -> list[Accelerator] | None:
-        """The accelerators the layout names; None when any free ones will do. Raises where it cannot fit."""
+        """The accelerators the layout names; None if any free ones do. Raises if the layout cannot fit."""
         layout, there = self.layout, self._resources
         if layout.accelerators is None and 0 < layout.reserved <= there.total and not there.bare:
             return None
-        planned = plan(layout, self.inventory)  # says what is missing, if anything is
+        planned = plan(layout, self.inventory)  # raises if something is missing
         return [(device.node, device.number) for device in planned.occupancy]
 
     def in_order(self, granted: Sequence[Accelerator]) -> list[Accelerator]:
@@ -60,6 +60,6 @@ class PoolPlanner:
 
 
 def _with_ranks(finding: Finding, ranks: Sequence[int]) -> Finding:
-    """The layout may fit the cluster, and not what others have left of it."""
+    """The finding with the free accelerators: the layout may fit the cluster, but not those."""
     free = f"the first that are free are accelerators {ranges(ranks)}"
     return replace(finding, why=f"{finding.why}; {free}" if finding.why else free)

@@ -1,4 +1,4 @@
-"""Whether what a plan needs can be had, as arithmetic, before anything is created."""
+"""Computes whether the accelerators of a plan are free, before anything is reserved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roost.planning.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Somebody who holds accelerators of a node; which ones is known only of roost's own jobs."""
+    """A program that holds accelerators of a node. Their numbers are known only for jobs of roost."""
 
     name: str
     node: int
@@ -23,13 +23,18 @@ class Holder:
     devices: frozenset[int] | None = None
 
 
-def shortages(
-    needs: Mapping[int, Collection[int]], nodes: Sequence[Node], holders: Iterable[Holder]
-) -> list[Finding]:
-    """Every node that lacks something, what it lacks, and who holds it."""
+def holders_by_node(holders: Iterable[Holder]) -> dict[int, list[Holder]]:
     by_node: dict[int, list[Holder]] = {}
     for holder in holders:
         by_node.setdefault(holder.node, []).append(holder)
+    return by_node
+
+
+def shortages(
+    needs: Mapping[int, Collection[int]], nodes: Sequence[Node], holders: Iterable[Holder]
+) -> list[Finding]:
+    """For every node without enough free accelerators: which are missing, and their holders."""
+    by_node = holders_by_node(holders)
     findings = []
     for rank in sorted(needs):
         wanted, node, there = set(needs[rank]), nodes[rank], by_node.get(rank, [])
@@ -59,11 +64,11 @@ def shortages(
 
 
 def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -> list[Finding]:
-    """What others hold of the accelerators a plan means to use."""
+    """Findings about the plan's accelerators that others hold."""
     holders = [holder for holder in holders if holder.node < len(plan.inventory.nodes)]
     if not holders:
         return []
-    pool = layout if layout is not None and layout.accelerators is None else None  # it takes what is free
+    pool = layout if layout is not None and layout.accelerators is None else None  # takes any free ones
     pooled = set(pool.components) if pool else set[str]()
     needs: dict[int, set[int]] = {}
     for device, uses in plan.occupancy.items():
@@ -97,12 +102,10 @@ def first_free(
 ) -> tuple[dict[int, int], list[Finding]]:
     """How many accelerators to take on each node for `count` in all, or why there are not enough.
 
-    `granted` is what would still be given, where that is known; it counts tasks, which hold without a name.
+    `granted` is how many Ray would still grant on each node, if known: Ray counts tasks too, which are no holders.
     With `whole_nodes` only nodes that are wholly free count, and are taken as a whole.
     """
-    by_node: dict[int, list[Holder]] = {}
-    for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
+    by_node = holders_by_node(holders)
     counts: dict[int, int] = {}
     left, lines = count, []
     for node in nodes:
@@ -138,7 +141,7 @@ def runs(
     """The free devices up to the last wanted one, cut into runs of wanted and unwanted.
 
     Ray grants a node's lowest free numbers first. Taking the runs in turn, and giving the unwanted ones
-    back afterwards, therefore yields exactly the wanted ones. Somebody whose numbers are not known may hold
+    back afterwards, therefore yields exactly the wanted ones. A holder of unknown numbers may have
     some that seem free: `spare` limits how many unwanted ones are taken, so that the wanted ones still fit.
     """
     last = max(wanted, default=-1)
@@ -153,7 +156,7 @@ def runs(
 
 
 def match(planned: Iterable[int], granted: Iterable[str], names: Sequence[str]) -> dict[int, str]:
-    """Planned device to granted name: itself where it was granted, otherwise the next in order."""
+    """The granted name for each planned device: its own if that was granted, else the next in order."""
     spare = sorted(granted, key=lambda name: (names.index(name) if name in names else len(names), name))
     matched = {}
     for device in sorted(planned):

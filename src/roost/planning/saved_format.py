@@ -1,6 +1,6 @@
 """The saved form of a plan: the decisions, as plain data. Everything else is rebuilt from them.
 
-A file may be damaged or made up, so everything in it is checked.
+A file may be damaged or forged, so everything in it is checked.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import RankSyntaxError, parse_ranks
-from roost.config.schema import NAME
 from roost.errors import CODES, Finding, Span, dotted
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.hardware import HardwareUnit
@@ -27,16 +27,17 @@ from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
 from roost.placement.placement import Assignment, make_placements
 from roost.planning.component_plan import ComponentPlan, Engines
 
+if TYPE_CHECKING:
+    from roost.planning.plan import Plan
+
 FORMAT_VERSION = 2
-SHOWN_ONLY = (
-    "placements",
-    "share",
-)  # `roost plan --json` adds these to each component; both follow from the rest
+# `roost plan --json` adds these to each component; both follow from the rest.
+SHOWN_ONLY = ("placements", "share")
 _Number = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Damage(Exception):
-    """Why a saved plan cannot be used."""
+    """A saved plan cannot be used; the message gives the reason."""
 
 
 class _Saved(BaseModel):
@@ -73,7 +74,7 @@ class _SavedGroup(_Saved):
     environments: list[_SavedEnvironment]
 
 
-class _SavedProcess(TypedDict):  # there are many: a dict costs less than a model
+class _SavedProcess(TypedDict):  # plans have many, and a dict costs less than a model
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
     node: _Number
     devices: list[_Number]
@@ -128,9 +129,8 @@ class _SavedPlan(_Saved):
 _FORMAT = TypeAdapter(_SavedPlan)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanContents:
-    """What a saved plan says."""
+class PlanFields(TypedDict):
+    """The arguments of `Plan`."""
 
     inventory: Inventory
     components: dict[str, ComponentPlan]
@@ -142,17 +142,17 @@ class PlanContents:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def to_plain_data(contents: PlanContents, digest: str) -> dict[str, Any]:
-    """The contents as JSON holds them, with a checksum of them all."""
+def to_plain_data(plan: Plan, digest: str) -> dict[str, Any]:
+    """The plan as data for JSON, with a checksum."""
     data = {
         "format_version": FORMAT_VERSION,
         "digest": digest,
-        "job_file": contents.job_file,
-        "nodes": [asdict(node) for node in contents.inventory.nodes],
-        "node_groups": [_plain_group(group) for group in contents.inventory.groups.values()],
-        "components": {name: _plain_component(one) for name, one in contents.components.items()},
-        **({"shares": dict(contents.shares)} if contents.shares else {}),
-        "findings": [finding.to_dict() for finding in contents.findings],
+        "job_file": plan.job_file,
+        "nodes": [asdict(node) for node in plan.inventory.nodes],
+        "node_groups": [_plain_group(group) for group in plan.inventory.groups.values()],
+        "components": {name: _plain_component(one) for name, one in plan.components.items()},
+        **({"shares": dict(plan.shares)} if plan.shares else {}),
+        "findings": [finding.to_dict() for finding in plan.findings],
     }
     return {**data, "checksum": checksum(data)}
 
@@ -193,7 +193,7 @@ def _plain_component(component: ComponentPlan) -> dict[str, Any]:
 
 
 def checksum(data: Mapping[str, Any]) -> str:
-    """Of all a saved plan says, in whatever order and spacing; the digest stands for its decisions only."""
+    """A hash of the whole saved plan, in any order and spacing. The digest covers the decisions only."""
     counted = {
         **{key: value for key, value in data.items() if key != "checksum"},
         "components": {
@@ -208,7 +208,7 @@ def checksum(data: Mapping[str, Any]) -> str:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def from_plain_data(data: Mapping[str, Any]) -> PlanContents:
+def from_plain_data(data: Mapping[str, Any]) -> PlanFields:
     try:
         saved = _FORMAT.validate_python(dict(data))
     except ValidationError as error:
@@ -234,7 +234,7 @@ def from_plain_data(data: Mapping[str, Any]) -> PlanContents:
         name: _component(name, component, inventory) for name, component in saved.components.items()
     }
     _expect(components.keys() >= saved.shares.keys(), "a share of a component that is not in the plan")
-    return PlanContents(
+    return PlanFields(
         inventory=inventory,
         components=components,
         findings=tuple(_finding(finding) for finding in saved.findings),
@@ -327,7 +327,7 @@ def _component(name: str, saved: _SavedComponent, inventory: Inventory) -> Compo
 
 
 def _slot(inventory: Inventory, node: int, label: str, holds_devices: bool) -> Slot:
-    """What the devices of a process on this node, placed through this group, are numbers of."""
+    """The slot of a process that this group places on this node."""
     group, there = inventory.groups.get(label), inventory.nodes[node]
     if not holds_devices:
         return Slot(there, label, BARE_NODE, 0, 1)

@@ -1,4 +1,4 @@
-"""How much of an accelerator each component on it is charged.
+"""The share of an accelerator that each component on it is charged.
 
 Amounts are whole ten-thousandths, which is as fine as Ray counts, and are rounded down: the sum on an
 accelerator never exceeds 1.
@@ -15,13 +15,12 @@ from roost.placement.placement import Device
 from roost.planning.occupancy import Use, Uses
 
 WHOLE = 10_000
-_TRAINING_TICKS = (
-    8_000  # of an accelerator that only training and rollout share, unless the job says otherwise
-)
+# The share of training on an accelerator that it shares with rollout only, unless the job sets one.
+_TRAINING_TICKS = 8_000
 
 
 def charge(uses: Iterable[Use], wishes: Mapping[str, float]) -> dict[str, float]:
-    """What each component on one accelerator is charged there in total."""
+    """The total share that each component on one accelerator is charged."""
     names = tuple(use.component for use in uses)
     problem = _problem(names, wishes)
     if problem is not None:
@@ -30,7 +29,7 @@ def charge(uses: Iterable[Use], wishes: Mapping[str, float]) -> dict[str, float]
 
 
 def ticks_of(share: float) -> int:
-    """In ten-thousandths, as written: 0.29 is 2900, although the nearest float lies below."""
+    """A share in ten-thousandths, as written: 0.29 is 2900, although the nearest float is smaller."""
     return int(Decimal(repr(float(share))) * WHOLE)
 
 
@@ -80,7 +79,7 @@ def _problem(names: Sequence[str], wishes: Mapping[str, float]) -> Finding | Non
 
 
 def share_problems(occupancy: Mapping[Device, Uses], wishes: Mapping[str, float]) -> list[Finding]:
-    """Accelerators where the wishes cannot be met, said once for each set of components."""
+    """Accelerators on which the shares do not add up, once for each set of components."""
     where: dict[tuple[str, ...], list[Device]] = {}
     for device, uses in occupancy.items():
         if not device.group and len(uses) > 1:

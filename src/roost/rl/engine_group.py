@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.config.engines import EngineSlice
 from roost.engine.group import WorkerGroup
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.scatter import scatter
 from roost.errors import CallTimeout, WorkerError
+from roost.planning.component_plan import Engines
 from roost.rl.engine import EngineContext, EngineSeat
-from roost.rl.seats import engine_contexts
+from roost.rl.engine_contexts import engine_contexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,9 @@ class Endpoint:
 class RunningEngines:
     """Engines of one kind and width, `processes` processes each, in rank order. A placeholder has none."""
 
-    def __init__(self, part: EngineSlice, processes: int, workers: WorkerGroup | None) -> None:
-        self.component, self.server, self.kind = part.component, part.server, part.kind
-        self.processes = processes
+    def __init__(self, component: str, engines: Engines, workers: WorkerGroup | None) -> None:
+        self.component, self.server, self.kind = component, engines.server, engines.kind
+        self.processes = engines.processes
         self.workers = workers
         self.contexts: dict[int, EngineContext] = {}  # by rank, once up
 

@@ -8,9 +8,9 @@ from typing import Any
 from roost.config.layout import Layout
 from roost.engine.workers.worker import GroupLauncher
 from roost.errors import ConfigurationError, Finding, nearest
-from roost.rl.arguments import launcher_of
 from roost.rl.command import CommandLine
 from roost.rl.engine import CommandEngine, Engine
+from roost.rl.role_arguments import launcher_of
 
 What = GroupLauncher | type[Engine] | CommandLine
 

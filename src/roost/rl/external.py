@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from roost.errors import Finding, LaunchError
 from roost.rl.addresses import Address, http_status, is_fine
-from roost.rl.arguments import refused
 from roost.rl.engine_group import Endpoint
+from roost.rl.role_arguments import refused
 
 ANSWER_WITHIN = 5.0
 

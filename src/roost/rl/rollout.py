@@ -7,17 +7,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from roost.config.engines import EngineSlice
 from roost.engine.pool import Pool
 from roost.engine.workers.result import GroupResult, seconds
 from roost.engine.workers.worker import GroupLauncher
 from roost.errors import CallTimeout, ConfigurationError, Finding, LaunchError, WorkerError, nearest
 from roost.rl.addresses import parse_addresses
-from roost.rl.arguments import check_pool, refused
 from roost.rl.engine_group import Endpoint, RunningEngines
 from roost.rl.engine_sources import What, launchers
 from roost.rl.external import ExternalEngines
 from roost.rl.failures import engine_failed, engine_late
+from roost.rl.role_arguments import check_pool, refused
 
 READY_WITHIN = 600.0  # seconds for all engines together
 MOST_PORTS = 1_000
@@ -63,8 +62,7 @@ class RolloutManager:
         deadline = time.monotonic() + self._timeout
         self._external.check()
         try:
-            for part in pool.layout.engine_groups():
-                self.groups[part.component] = self._launch(part, sources, deadline)
+            self._launch(sources, deadline)
             ranks = {name: range(group.world_size) for name, group in self.groups.items()}
             self._bring_up(ranks, deadline)
         except BaseException:
@@ -73,17 +71,16 @@ class RolloutManager:
 
     # -- starting --------------------------------------------------------------------------------------
 
-    def _launch(
-        self, part: EngineSlice, sources: Mapping[str, GroupLauncher], deadline: float
-    ) -> RunningEngines:
-        engines = self.pool.component(part.component).engines
-        assert engines is not None
-        processes = engines.processes
-        if engines.runs_nothing:
-            return RunningEngines(part, processes, None)
-        name = self._name + part.component.removeprefix("rollout")
-        workers = self.pool.launch(sources[part.component], part.component, name, _left(deadline))
-        return RunningEngines(part, processes, workers)
+    def _launch(self, sources: Mapping[str, GroupLauncher], deadline: float) -> None:
+        """Start the processes of every group of engines at once."""
+        named = {
+            component: (source, self._name + component.removeprefix("rollout"))
+            for component, source in sources.items()
+        }
+        workers = self.pool.launch_all(named, _left(deadline)) if named else {}
+        for component, part in self.pool.plan.components.items():
+            if part.engines is not None:
+                self.groups[component] = RunningEngines(component, part.engines, workers.get(component))
 
     def _bring_up(self, ranks: Mapping[str, Sequence[int]], deadline: float) -> None:
         """Ports first, each leased where its process runs; then everybody is told, and starts."""

@@ -10,7 +10,7 @@ from roost.engine.pool import Pool
 from roost.engine.workers.result import GroupResult, seconds
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher, Worker
 from roost.errors import Finding, WorkerError
-from roost.rl.arguments import check_pool, launcher_of
+from roost.rl.role_arguments import check_pool, launcher_of
 
 
 def _submitted(method: str) -> Callable[..., GroupResult]:

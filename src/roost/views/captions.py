@@ -13,7 +13,7 @@ from roost.planning.held import Unused, untold_count
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.components import listed
-from roost.views.seats import Seats
+from roost.views.occupancy_masks import OccupancyMasks
 from roost.views.style import printable
 
 MAX_KINDS = 4  # kinds of nodes in a heading
@@ -60,15 +60,15 @@ def held_lines(plan: Plan, holders: Sequence[Holder], show_all: bool = False) ->
     return listed(lines, MAX_HOLDERS, show_all, "held: ... {} more")
 
 
-def in_short(seats: Seats, unused: Mapping[int, Unused]) -> str:
+def in_short(masks: OccupancyMasks, unused: Mapping[int, Unused]) -> str:
     """`4 nodes, 32 accelerators: 28 used, 4 idle, 8 shared`, with `2 held by others` if others hold some."""
-    nodes = counted(len(seats.nodes), "node")
-    if not seats.total:
+    nodes = counted(len(masks.nodes), "node")
+    if not masks.total:
         return f"{nodes}, no accelerators"
     held = sum(node.held_count for node in unused.values())
-    idle = seats.total - seats.used - held
+    idle = masks.total - masks.used - held
     others = f"{held:,} held by others, " if held else ""
     return (
-        f"{nodes}, {seats.total:,} accelerators: {seats.used:,} used, {others}{idle:,} idle, "
-        f"{seats.shared:,} shared"
+        f"{nodes}, {masks.total:,} accelerators: {masks.used:,} used, {others}{idle:,} idle, "
+        f"{masks.shared:,} shared"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
-from roost.views.seats import Seats
+from roost.views.occupancy_masks import OccupancyMasks
 
 MAX_LINES = 4  # for the places of one component
 MAX_NAMES = 4  # of components it shares with
@@ -29,9 +29,9 @@ class ComponentRow:
         return value if isinstance(value, tuple) else (value,)
 
 
-def component_rows(plan: Plan, seats: Seats, show_all: bool = False) -> list[ComponentRow]:
-    shares = seats.shares(plan.shares)
-    return [_row(plan, component, seats, shares, show_all) for component in plan.components.values()]
+def component_rows(plan: Plan, masks: OccupancyMasks, show_all: bool = False) -> list[ComponentRow]:
+    shares = masks.shares(plan.shares)
+    return [_row(component, masks, shares, show_all) for component in plan.components.values()]
 
 
 def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]]:
@@ -53,9 +53,8 @@ def any_charged(rows: Iterable[ComponentRow]) -> bool:
 
 
 def _row(
-    plan: Plan,
     component: ComponentPlan,
-    seats: Seats,
+    masks: OccupancyMasks,
     shares: dict[str, tuple[float, float]],
     show_all: bool,
 ) -> ComponentRow:
@@ -66,7 +65,7 @@ def _row(
         holds=each_holds(component),
         places=tuple(listed(list(places(component)), MAX_LINES, show_all, "... {} more")),
         share=_part(shares[component.name]) if component.name in shares else "",
-        shares_with=", ".join(listed(seats.neighbours[component.name], MAX_NAMES, show_all, "{} more")),
+        shares_with=", ".join(listed(masks.neighbours[component.name], MAX_NAMES, show_all, "{} more")),
     )
 
 

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from roost.planning.held import NOTHING_HELD, Unused
 from roost.planning.plan import Plan
+from roost.views.occupancy_masks import OccupancyMasks
 from roost.views.rows import NodeRows, Row, bounded, left_out_note
-from roost.views.seats import Seats
 from roost.views.style import KEEP, Fragments, Style
 
 FEW_NODES = 8  # up to here cells show process ranks
@@ -28,14 +28,14 @@ _LEAST_BESIDE = 20  # the last column may be wrapped to this width
 
 def node_map(
     plan: Plan,
-    seats: Seats,
+    masks: OccupancyMasks,
     style: Style,
     width: int,
     show_all: bool = False,
     unused: Mapping[int, Unused] = NOTHING_HELD,
 ) -> tuple[Table, str]:
     """The map, and a note on the rows it leaves out."""
-    found = NodeRows(plan, seats, style, FEW_NODES, unused)
+    found = NodeRows(plan, masks, style, FEW_NODES, unused)
     rows, grid = found.drawn(with_ranks=False), True
     if found.ranks:
         detailed = found.drawn(with_ranks=True)

@@ -16,7 +16,7 @@ from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import any_charged, columns, component_rows
-from roost.views.seats import Seats, seats
+from roost.views.occupancy_masks import OccupancyMasks, occupancy_masks
 from roost.views.style import Style
 from roost.views.svg import fill_of, map_picture, text, title_of
 
@@ -62,17 +62,17 @@ def render_page(
     held: Sequence[Holder] = (),
 ) -> str:
     """`job` (the name of its file) and `day` make a heading. `held` is what others hold of the cluster."""
-    seated, style = seats(plan), Style.of(plan.components)
+    masks, style = occupancy_masks(plan), Style.of(plan.components)
     unused = unused_by_node(plan, held) if held else {}
     named = heading(plan, job, day)
     title = named or title_of(plan)
-    sums = in_short(seated, unused) + (f", {title_of(plan)}" if named else "")
-    nodes = map_picture(plan, seated, style, unused, held_lines(plan, held, show_all), show_all)
+    sums = in_short(masks, unused) + (f", {title_of(plan)}" if named else "")
+    nodes = map_picture(plan, masks, style, unused, held_lines(plan, held, show_all), show_all)
     parts = [
         f"{_HEAD}<title>{text(title)}</title>\n<style>{_STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
         f'<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n<div class="map">\n{nodes.as_svg(title)}</div>\n',
         "<h2>Components</h2>\n",
-        *_components(plan, seated, style, show_all),
+        *_components(plan, masks, style, show_all),
     ]
     if plan.findings:
         parts += ["<h2>To know</h2>\n", *map(_finding, plan.findings)]
@@ -87,8 +87,8 @@ def _pointing(plan: Plan) -> Iterator[str]:
         yield f"body:has(tr.c{bit}:hover) .map .band:not(.c{bit}) {{ opacity: .15; }}\n"
 
 
-def _components(plan: Plan, seated: Seats, style: Style, show_all: bool) -> Iterator[str]:
-    rows = component_rows(plan, seated, show_all)
+def _components(plan: Plan, masks: OccupancyMasks, style: Style, show_all: bool) -> Iterator[str]:
+    rows = component_rows(plan, masks, show_all)
     if not rows:
         yield "<p>no component runs here</p>\n"
         return

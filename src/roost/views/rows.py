@@ -12,7 +12,7 @@ from roost.placement.placement import Device
 from roost.planning.held import Unused
 from roost.planning.occupancy import Unit
 from roost.planning.plan import Plan
-from roost.views.seats import NodeSeats, Seats, ranks_on_devices
+from roost.views.occupancy_masks import NodeMasks, OccupancyMasks, ranks_on_devices
 from roost.views.style import KEEP, Fragments, Style, printable
 
 FEW_UNITS = 4  # up to here the robots of a node are listed one by one
@@ -20,7 +20,7 @@ _SPANS = 3  # ranges of nodes named in one row
 _TAIL = 4  # rows at the end of a long map that are always drawn
 
 
-Run = tuple[NodeSeats, NodeSeats]  # the first and the last of several neighbouring nodes
+Run = tuple[NodeMasks, NodeMasks]  # the first and the last of several neighbouring nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Row:
     beside: tuple[Fragments, ...]  # what sits on the node besides its accelerators
 
     @property
-    def first(self) -> NodeSeats:
+    def first(self) -> NodeMasks:
         return self.runs[0][0]
 
     @property
-    def last(self) -> NodeSeats:
+    def last(self) -> NodeMasks:
         return self.runs[-1][1]
 
     @property
@@ -72,10 +72,10 @@ class NodeRows:
     """
 
     def __init__(
-        self, plan: Plan, seats: Seats, style: Style, few_nodes: int, unused: Mapping[int, Unused]
+        self, plan: Plan, masks: OccupancyMasks, style: Style, few_nodes: int, unused: Mapping[int, Unused]
     ) -> None:
-        self.seats, self.style, self.unused = seats, style, unused
-        few = len(seats.nodes) <= few_nodes
+        self.masks, self.style, self.unused = masks, style, unused
+        few = len(masks.nodes) <= few_nodes
         self.ranks = ranks_on_devices(plan) if few else {}
         types = {label: group.hardware_type for label, group in plan.inventory.groups.items()}
         kinds = [kind for kind in types.values() if kind]
@@ -84,23 +84,23 @@ class NodeRows:
 
     def drawn(self, with_ranks: bool) -> list[Row]:
         rows: list[Row] = []
-        for seats in self.seats.nodes:
+        for masks in self.masks.nodes:
             cells = tuple(
-                self._with_ranks(Device(seats.node.rank, ACCELERATOR, "", index))
+                self._with_ranks(Device(masks.node.rank, ACCELERATOR, "", index))
                 if with_ranks
                 else self._in_letters(mask)
-                for index, mask in enumerate(seats.accelerators)
+                for index, mask in enumerate(masks.accelerators)
             )
-            cells = self._with_held(seats.node.rank, cells)
-            row = Row(((seats, seats),), cells, self._beside(seats))
+            cells = self._with_held(masks.node.rank, cells)
+            row = Row(((masks, masks),), cells, self._beside(masks))
             if rows and rows[-1].appearance == row.appearance:
-                row = Row(((rows.pop().first, seats),), cells, row.beside)
+                row = Row(((rows.pop().first, masks),), cells, row.beside)
             rows.append(row)
         return rows
 
     def _in_letters(self, mask: int) -> Fragments:
         if mask not in self._letters:
-            found = tuple((self.style.letters[name], name) for name in self.seats.names_in(mask))
+            found = tuple((self.style.letters[name], name) for name in self.masks.names_in(mask))
             self._letters[mask] = found or ((self.style.idle, ""),)
         return self._letters[mask]
 
@@ -118,23 +118,23 @@ class NodeRows:
             for number, cell in enumerate(cells)
         )
 
-    def _beside(self, seats: NodeSeats) -> tuple[Fragments, ...]:
+    def _beside(self, masks: NodeMasks) -> tuple[Fragments, ...]:
         found: list[Fragments] = []
-        detailed = bool(self.ranks) and len(seats.hardware) <= FEW_UNITS
+        detailed = bool(self.ranks) and len(masks.hardware) <= FEW_UNITS
         if detailed:
-            for unit, _ in seats.hardware:
-                device = Device(seats.node.rank, unit.type, unit.group, unit.number)
+            for unit, _ in masks.hardware:
+                device = Device(masks.node.rank, unit.type, unit.group, unit.number)
                 found.append(
                     ((f"{self._name(unit)}{KEEP}{unit.number}:{KEEP}", ""), *self._with_ranks(device))
                 )
         else:
             for (name, mask), run in groupby(
-                seats.hardware, key=lambda entry: (self._name(entry[0]), entry[1])
+                masks.hardware, key=lambda entry: (self._name(entry[0]), entry[1])
             ):
                 numbers = ranges(unit.number for unit, _ in run)
                 found.append(((f"{name}{KEEP}{numbers}:{KEEP}", ""), *self._in_letters(mask)))
-        for bit, count in seats.bare:
-            name = self.seats.names[bit]
+        for bit, count in masks.bare:
+            name = self.masks.names[bit]
             found.append(((name, name), (f"{KEEP}x{count}", "")))
         return tuple(found)
 

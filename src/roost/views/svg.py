@@ -18,8 +18,8 @@ from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import MAX_NAMES, ComponentRow, any_charged, columns, component_rows, listed
+from roost.views.occupancy_masks import OccupancyMasks, occupancy_masks
 from roost.views.rows import NodeRows, Row, bounded, left_out_note
-from roost.views.seats import Seats, seats
 from roost.views.style import KEEP, Fragments, Style, printable
 
 FEW_NODES = 32  # up to here cells show process ranks
@@ -106,11 +106,11 @@ def render_svg(
 
     `job` (the name of its file) and `day` make a heading. `held` is what others hold of the cluster.
     """
-    seated, style = seats(plan), Style.of(plan.components)
+    masks, style = occupancy_masks(plan), Style.of(plan.components)
     unused = unused_by_node(plan, held) if held else {}
-    nodes = map_picture(plan, seated, style, unused, held_lines(plan, held, show_all), show_all)
-    table = _table_picture(component_rows(plan, seated, show_all), style, nodes.height + _GAP)
-    lines = [f"{in_short(seated, unused)}  plan {plan.short_digest}"]
+    nodes = map_picture(plan, masks, style, unused, held_lines(plan, held, show_all), show_all)
+    table = _table_picture(component_rows(plan, masks, show_all), style, nodes.height + _GAP)
+    lines = [f"{in_short(masks, unused)}  plan {plan.short_digest}"]
     for one in plan.findings:
         lines += _wrapped(f"{one.severity}[{one.code}]: {one.what}")
     top = table.height + _GAP
@@ -132,14 +132,14 @@ def title_of(plan: Plan) -> str:
 
 def map_picture(
     plan: Plan,
-    seated: Seats,
+    masks: OccupancyMasks,
     style: Style,
     unused: Mapping[int, Unused],
     notes: Sequence[str],
     show_all: bool = False,
 ) -> Picture:
     """The map, with the notes below it."""
-    found = NodeRows(plan, seated, style, FEW_NODES, unused)
+    found = NodeRows(plan, masks, style, FEW_NODES, unused)
     rows, left_out = bounded(found.drawn(with_ranks=bool(found.ranks)), None if show_all else MAX_ROWS)
     drawn = [row for row in rows if row is not None]
     drawing = _Map(style, drawn, unused)

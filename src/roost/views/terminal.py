@@ -1,4 +1,4 @@
-"""A plan or findings as text for a terminal."""
+"""A plan as text for a terminal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from io import StringIO
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from roost.errors import Finding, render
 from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.captions import held_lines, in_short
 from roost.views.map import node_map
-from roost.views.seats import seats
+from roost.views.occupancy_masks import occupancy_masks
 from roost.views.style import KEEP, Style
 from roost.views.table import component_table
 
@@ -31,33 +30,18 @@ def render_plan(
     held: Sequence[Holder] = (),
 ) -> str:
     """The map, the components, and a line that sums up. `held` is what others hold of the cluster."""
-    seated = seats(plan)
+    masks = occupancy_masks(plan)
     unused = unused_by_node(plan, held) if held else {}
     style = Style.of(plan.components, ascii_only)
-    nodes, note = node_map(plan, seated, style, width, show_all, unused)
+    nodes, note = node_map(plan, masks, style, width, show_all, unused)
     parts: list[RenderableType] = [nodes]
     if note:
         parts.append(Text(note, "dim"))
     parts += [Text(line) for line in held_lines(plan, held, show_all)]
     nobody = Text("no component runs here")  # a layout may reserve nothing
-    table = component_table(plan, seated, style, width, show_all) if plan.components else nobody
-    parts += ["", table, "", Text.assemble(in_short(seated, unused), (f"  plan {plan.short_digest}", "dim"))]
+    table = component_table(plan, masks, style, width, show_all) if plan.components else nobody
+    parts += ["", table, "", Text.assemble(in_short(masks, unused), (f"  plan {plan.short_digest}", "dim"))]
     return _draw(parts, width, colour)
-
-
-def render_findings(findings: Sequence[Finding], *, colour: bool = False) -> str:
-    """The text of `roost.errors.render`, in colour if wanted."""
-    text = render(findings)
-    if not colour:
-        return text + "\n"
-    styled = Text(text)
-    styled.highlight_regex(r"(?m)^error\[\w+\]", "bold red")
-    styled.highlight_regex(r"(?m)^warning\[\w+\]", "bold yellow")
-    styled.highlight_regex(r"(?m)^ +\d* \|", "blue")
-    styled.highlight_regex(r"(?m)(?<=\| ) *\^+$", "bold red")
-    styled.highlight_regex(r"(?m)^  --> .*$", "dim")
-    styled.highlight_regex(r"(?m)^  = \w+:", "bold")
-    return _draw([styled], 1_000_000, colour)
 
 
 def _draw(parts: Sequence[RenderableType], width: int, colour: bool) -> str:

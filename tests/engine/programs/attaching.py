@@ -27,6 +27,9 @@ def main(job: str, group: str) -> None:
         found = roost.WorkerGroup.attach(group, cluster)
         seen["answers"] = found.echo("from outside").wait(timeout=60)
         seen["one"] = found.execute_on(1).echo("just you").wait(timeout=60)
+        # It has joined a job, so that one is meant where none is named.
+        own = roost.WorkerGroup.attach(group).echo("by its name alone").wait(timeout=60)
+        seen["own job"] = [own[0], roost.NodeManager.get_proxy().get_master_port()]
         found.shutdown()  # only let go of
         cluster.shutdown()
         say(seen)

@@ -22,7 +22,7 @@ def one_job(address: str, number: int) -> dict[str, object]:
     with roost.Cluster(num_nodes=2, address=address, timeout=60, job=f"mapping-{number}") as cluster:
         # The position at which a node was started outlives a restart; its id does not.
         started = {node["NodeID"]: node["Labels"]["roost-index"] for node in ray.nodes()}
-        names = {rank: started[cluster.node(rank).node_id] for rank in range(2)}
+        names = {rank: started[cluster.node_infos[rank].node_id] for rank in range(2)}
         pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=18, rollout_num_gpus=0))
         order = [(names[one.node], one.name) for one in pool.positions]
         pool.release()

@@ -29,7 +29,7 @@ def main() -> None:
         with cluster.pool(Layout(actor_num_gpus_per_node=24, rollout_num_gpus=0)) as pool:
             said["order"] = [(one.node, one.name) for one in pool.positions]
         with roost.Cluster(num_nodes=3, job="other-on-hosts", timeout=60) as other:
-            other.reservation.ensure({1: {0, 1, 2, 3}})
+            other._backend.reservation.ensure({1: {0, 1, 2, 3}})
             with cluster.pool(Layout(actor_num_gpus_per_node=16, rollout_num_gpus=0)) as pool:
                 said["beside another job"] = [(one.node, one.name) for one in pool.positions]
         said["split"] = engines(

@@ -34,7 +34,7 @@ NUMBERS = 16  # bits of a mark that number the families of one engine
 CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels are built without it
 
 
-class Status:
+class ProcessState:
     """What /proc says of a process. One that has ended but was not collected yet counts as ended."""
 
     __slots__ = ("ended", "parent", "start")
@@ -43,13 +43,13 @@ class Status:
         self.ended, self.parent, self.start = ended, parent, start
 
 
-def status_of(pid: int) -> Status | None:
+def status_of(pid: int) -> ProcessState | None:
     """None when /proc does not show such a process."""
     stat = contents(f"/proc/{pid}/stat")
     if not stat:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()  # a name may hold anything, even a parenthesis
-    return Status(ended=fields[0] in (b"Z", b"X"), parent=int(fields[1]), start=int(fields[19]))
+    return ProcessState(ended=fields[0] in (b"Z", b"X"), parent=int(fields[1]), start=int(fields[19]))
 
 
 def contents(path: str) -> bytes:
@@ -212,7 +212,7 @@ class Watch:
         except (AttributeError, OSError):
             pass
 
-    def status(self) -> Status | None:
+    def status(self) -> ProcessState | None:
         """None once the process has ended."""
         status = status_of(self.pid)
         return status if status and status.start == self.start and not status.ended else None

@@ -34,7 +34,7 @@ def process_of(pid: int) -> Process:
     return Process(pid=pid, started=found.start if found else 0)
 
 
-def _status(pid: int) -> keeper.Status | None:
+def _status(pid: int) -> keeper.ProcessState | None:
     """None when there is no such process."""
     found = keeper.status_of(pid)
     if found is not None or Path("/proc/self/stat").exists():
@@ -45,4 +45,4 @@ def _status(pid: int) -> keeper.Status | None:
         return None
     except PermissionError:
         pass
-    return keeper.Status(ended=False, parent=0, start=0)
+    return keeper.ProcessState(ended=False, parent=0, start=0)

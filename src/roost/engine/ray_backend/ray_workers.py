@@ -104,7 +104,7 @@ class RayWorkers:
                 Finding(
                     code="RE113",
                     what=f"{self.name}.{method}: an argument cannot be sent to the workers",
-                    why=first_line(error),
+                    why=first_line(error.__cause__ or error),
                     remedy="pass plain data, or make it in the worker",
                 )
             ) from error

@@ -14,11 +14,11 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 
+from roost.config.ranks import ranges
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.connection.ray_connection import NAMESPACE
 from roost.engine.reservation.holders import holders, ray_resource
 from roost.errors import Finding, ReservationError
-from roost.planning.checks import ranges
 from roost.planning.preflight import runs, shortages
 
 _POLL = 0.02

@@ -16,10 +16,10 @@ from roost.errors import Finding, WorkerError
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Stands in a call's arguments for a list of the inputs that are passed behind them."""
+    """Stands in a call's arguments for one input that is passed behind them, or for a list of some."""
 
     first: int
-    count: int
+    count: int | None = None  # None: the one input itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,11 @@ class Assembly:
 
     def filled(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         def fill(argument: Any) -> Any:
-            if isinstance(argument, Inputs):
-                return list(inputs[argument.first : argument.first + argument.count])
-            return argument
+            if not isinstance(argument, Inputs):
+                return argument
+            if argument.count is None:
+                return inputs[argument.first]
+            return list(inputs[argument.first : argument.first + argument.count])
 
         return [fill(one) for one in self.args], {key: fill(one) for key, one in self.kwargs.items()}
 
@@ -71,28 +73,27 @@ def arguments_of(
     """The arguments for one of the ranks. `values_of` names the values of a result, as the backend passes them."""
     inputs: list[Any] = []
 
-    def listed(values: Sequence[Any]) -> Inputs:
+    def passed(values: Sequence[Any], as_list: bool = True) -> Inputs:
         inputs.extend(values)
-        return Inputs(len(inputs) - len(values), len(values))
+        return Inputs(len(inputs) - len(values), len(values) if as_list else None)
 
     def own(argument: Any) -> Any:
         if isinstance(argument, GroupResult):
-            return listed(values_of(argument))
+            return passed(values_of(argument))
         if not isinstance(argument, Scattered):
             return argument
         if argument.result is None:
             return argument.values[position]
         values = values_of(argument.result)
         if len(values) <= ranks:
-            return values[position // (ranks // len(values))]
+            return passed([values[position // (ranks // len(values))]], as_list=False)
         each = len(values) // ranks
-        return listed(values[position * each : (position + 1) * each])
+        return passed(values[position * each : (position + 1) * each])
 
-    mine = tuple(own(argument) for argument in args)
-    named = {key: own(argument) for key, argument in kwargs.items()}
-    if not inputs:
-        return list(mine), named
-    return [Assembly(mine, named), *inputs], {}
+    call = Assembly(tuple(own(argument) for argument in args), {key: own(one) for key, one in kwargs.items()})
+    if any(isinstance(one, Inputs) and one.count is not None for one in [*call.args, *call.kwargs.values()]):
+        return [call, *inputs], {}
+    return call.filled(inputs)  # each input is an argument itself
 
 
 def assembled(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

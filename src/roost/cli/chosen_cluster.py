@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from roost.inventory.inventory import Inventory
+from roost.errors import ConfigurationError
+from roost.inventory.inventory import Inventory
+from roost.planning.component_placement import ComponentPlacement
+from roost.planning.model_parallel import ModelParallelComponentPlacement
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -32,9 +34,6 @@ def check_one(on: str | None, inventory: str | None, live: bool = False) -> None
 
 
 def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
-    from roost.errors import ConfigurationError
-    from roost.inventory.inventory import Inventory
-
     check_one(on, inventory)
     if inventory is not None:
         return Inventory.load(inventory)
@@ -47,8 +46,5 @@ def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
         raise click.BadParameter(f"{problem.what}; {problem.remedy}", param_hint="--on") from None
 
 
-def placement_class(model_parallel: bool) -> Any:
-    from roost.planning.component_placement import ComponentPlacement
-    from roost.planning.model_parallel import ModelParallelComponentPlacement
-
+def placement_class(model_parallel: bool) -> type[ComponentPlacement]:
     return ModelParallelComponentPlacement if model_parallel else ComponentPlacement

@@ -10,7 +10,7 @@ import roost
 from roost.inventory.resources import ACCELERATOR
 from roost.views.components import each_holds, places
 from roost.views.map import node_map
-from roost.views.seats import seats
+from roost.views.occupancy_masks import occupancy_masks
 from roost.views.style import KEEP, Style, letters
 
 NAMES = st.lists(st.text("abzAZ019._-", min_size=1, max_size=6), unique=True, max_size=120)
@@ -35,14 +35,14 @@ def plan_of(placement: dict[str, Any], shape: str, **more: Any) -> roost.Plan:
 
 def test_counts_are_those_of_the_plan() -> None:
     plan = plan_of({"actor,critic": "0-5", "env": "8-9:0-7", "rollout": "10-15:0-2"}, "3x8")
-    seated = seats(plan)
-    assert seated.total - seated.used == len(plan.idle)
-    assert seated.shared == sum(1 for device in plan.shared if device.kind == ACCELERATOR)
+    masks = occupancy_masks(plan)
+    assert masks.total - masks.used == len(plan.idle)
+    assert masks.shared == sum(1 for device in plan.shared if device.kind == ACCELERATOR)
 
 
 def test_neighbours() -> None:
     plan = plan_of({"actor": "0-7", "rollout": "4-11", "reward": "8-11", "critic": "15"}, "2x8")
-    assert seats(plan).neighbours == {
+    assert occupancy_masks(plan).neighbours == {
         "actor": ["rollout"],
         "rollout": ["actor", "reward"],
         "reward": ["rollout"],
@@ -77,7 +77,7 @@ def test_robots_are_named() -> None:
     }
     plan = plan_of({"env": {"node_group": "robot", "placement": "0:0-1"}}, "1x8", node_groups=[group])
     assert each_holds(plan.components["env"]) == "2 per Franka"
-    table, _ = node_map(plan, seats(plan), Style.of(plan.components), 100)
+    table, _ = node_map(plan, occupancy_masks(plan), Style.of(plan.components), 100)
     beside = next(str(cell) for cell in table.columns[-1].cells)
     assert beside.replace(KEEP, " ") == "Franka 0: E0-1, Franka 1: ·"
 

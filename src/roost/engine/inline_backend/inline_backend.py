@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from roost.engine.cluster_options import ClusterOptions, with_groups
 from roost.engine.inline_backend.inline_locks import InlineLocks
 from roost.engine.inline_backend.inline_workers import InlineWorkers
 from roost.engine.locks.lock_table import LockTable
+from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.ports.port_shelf import PortShelf
 from roost.engine.processes.owner import Owner
@@ -27,6 +29,24 @@ LOOPBACK = "127.0.0.1"
 def current_inline() -> InlineBackend | None:
     """The inline job of this process, if it has one."""
     return _current
+
+
+@dataclass(frozen=True, slots=True)
+class InlineNode:
+    """A node as the ranks on it see it."""
+
+    backend: InlineBackend
+    rank: int
+
+    def lease_ports(self, count: int, consecutive: bool, timeout: float) -> PortLease:
+        return self.backend.lease_ports(self.rank, count, consecutive, timeout)
+
+    def locks(self) -> InlineLocks:
+        return self.backend.locks_on(self.rank)
+
+    def devices(self) -> NodeDevices:
+        inventory = self.backend.inventory
+        return NodeDevices.of(self.backend.job, inventory.nodes[self.rank], inventory.groups)
 
 
 class InlineBackend:
@@ -135,6 +155,9 @@ class InlineBackend:
 
     def locks_on(self, node: int) -> InlineLocks:
         return InlineLocks(self._lock_tables.setdefault(node, LockTable()), str(self.inventory.nodes[node]))
+
+    def own_node(self, node: int) -> InlineNode:
+        return InlineNode(self, node)
 
     def take_positions(
         self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float

@@ -1,7 +1,7 @@
-"""Who sits where, node by node, in a form small enough to draw.
+"""The components on every device and node of a plan, as bit masks.
 
-Components are bits of a mask, so that a node of a large plan is a short tuple of numbers and equal nodes
-compare equal.
+Bit i of a mask stands for component i, so that a node of a large plan is a short tuple of numbers, and nodes
+that look the same compare equal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from roost.planning.shares import charge
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeats:
+class NodeMasks:
     node: Node
     accelerators: tuple[int, ...]  # a mask of components for each accelerator
     hardware: tuple[tuple[Unit, int], ...]
@@ -26,9 +26,9 @@ class NodeSeats:
 
 
 @dataclass(frozen=True)
-class Seats:
-    names: tuple[str, ...]  # bit i of a mask stands for component i
-    nodes: tuple[NodeSeats, ...]
+class OccupancyMasks:
+    names: tuple[str, ...]
+    nodes: tuple[NodeMasks, ...]
     used: int  # accelerators with a process on them
     shared: int  # accelerators with more than one
 
@@ -62,7 +62,7 @@ class Seats:
         return found
 
 
-def seats(plan: Plan) -> Seats:
+def occupancy_masks(plan: Plan) -> OccupancyMasks:
     """The plan's occupancy with components as bits. Nodes that look the same share one tuple of masks."""
     bits = {name: bit for bit, name in enumerate(plan.components)}
     known: dict[Uses, int] = {}
@@ -81,18 +81,18 @@ def seats(plan: Plan) -> Seats:
         used += sum(1 for uses in row if uses)
         shared += sum(1 for uses in row if len(uses) > 1 or (uses and uses[0].processes > 1))
         found.append(
-            NodeSeats(
+            NodeMasks(
                 place.node,
                 rows[id(row)],
                 tuple((unit, mask(uses)) for unit, uses in place.hardware),
                 tuple((bits[use.component], use.processes) for use in place.bare),
             )
         )
-    return Seats(names=tuple(plan.components), nodes=tuple(found), used=used, shared=shared)
+    return OccupancyMasks(names=tuple(plan.components), nodes=tuple(found), used=used, shared=shared)
 
 
 def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
-    """The process ranks on every device. For small plans: it holds an entry for each."""
+    """The process ranks on every device. For small plans only: it has an entry for each."""
     found: dict[Device, dict[str, list[int]]] = {}
     for name, component in plan.components.items():
         for place in component.members:

@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from roost.config.schema import NAME
+from roost.config.fields import NAME
 from roost.engine.backend import GroupOrder, Needs, Position, Progress, Report, RunningGroup
 from roost.engine.cluster_options import ClusterOptions, with_groups
 from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
@@ -39,6 +39,7 @@ from roost.errors import ClusterError, Finding, ReservationError, nearest
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
+from roost.placement.placement import Placement
 from roost.planning.plan import Plan
 
 HEAD = "node:__internal_head__"
@@ -211,7 +212,9 @@ class RayBackend:
             }
             report(Progress(phase="started", done=len(begun), total=len(begun)))
             aftermath = (
-                "the whole group was taken down" if len(orders) == 1 else "the whole job was taken down"
+                "the whole group was taken down"
+                if len(orders) == 1
+                else "all that was started with it was taken down"
             )
             reports = gathered(begun, timeout, aftermath, report)
             for group in groups:
@@ -278,20 +281,15 @@ class RayBackend:
         self,
         cls: type,
         worker_name: str,
-        node: int,
-        device: int | None,
+        place: Placement,
         variables: Mapping[str, str],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        names: list[str] = []
-        if device is not None:
-            self.reservation.ensure({node: {device}})
-            names = self.reservation.device_names(node, [device])
-        kind = self.inventory.nodes[node].accelerators.type
-        handle = start_allocated(
-            cls, worker_name, self.live[node].node_id, variables_for(variables, kind, names), args, kwargs
-        )
+        node = place.cluster_node_rank
+        names = self.reservation.device_names(node, place.hardware)
+        environ = variables_for(variables, place.accelerator_type, names)
+        handle = start_allocated(cls, worker_name, self.live[node].node_id, environ, args, kwargs)
         self._allocated.append(handle)
         return handle
 

@@ -1,0 +1,164 @@
+"""Runs that fail, end, skip components, or come from a file; each in a job of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from crew import Reporter
+from flow import Refuses, Sink, Source
+from remains import assert_gone, held_by, remains
+from running import eventually, new_job
+
+import roost
+
+pytestmark = pytest.mark.ray
+
+JOB: dict[str, Any] = {
+    "cluster": {
+        "component_placement": {
+            "actor": "0-3",
+            "rollout": "4-7:0-1",
+            "env": {"node_group": "node", "placement": "0-2"},
+        }
+    }
+}
+
+
+def test_one_failure_takes_everything_down(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster = clusters()
+    plan = roost.plan(JOB, cluster)
+    workers = {"actor": Reporter, "rollout": Refuses.create_group(1), "env": Sink}
+    with pytest.raises(roost.LaunchError) as caught:
+        cluster.launch(plan, workers)
+    finding = caught.value.findings[0]
+    assert finding.what.startswith("rollout rank 1 (node 1")
+    assert finding.what.endswith("could not start; all that was started with it was taken down")
+    assert finding.why == "RuntimeError: no such model"
+    eventually(lambda: held_by(cluster.job) == 0, 10, "the accelerators are given back")
+
+    def workers_left() -> list[str]:
+        named = ray.util.list_named_actors(all_namespaces=True)
+        own = [entry["name"] for entry in named if entry["namespace"] == f"roost.{cluster.job}"]
+        return [name for name in own if name.partition(":")[0] in workers]
+
+    eventually(lambda: not workers_left(), 10, "no worker is left")
+    with cluster.launch(
+        plan, {**workers, "rollout": Sink}
+    ) as run:  # the same names and accelerators are free again
+        assert len(run["rollout"].how_many().wait(timeout=60)) == 2
+
+
+def test_shutting_a_run_down_gives_everything_back(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster = clusters()
+    plan = roost.plan(JOB, cluster)
+    run = cluster.launch(plan, {"actor": Source, "rollout": Sink, "env": Sink})
+    pids = [*run["actor"].pid().wait(timeout=60), *run["rollout"].pid().wait(timeout=60)]
+    assert held_by(cluster.job) == 8
+    run.shutdown()
+    run.shutdown()
+    eventually(lambda: held_by(cluster.job) == 0, 10, "the accelerators are given back")
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 20, "the processes end")
+    with pytest.raises(roost.WorkerError, match="was shut down"):
+        run["actor"].pid()
+
+
+def test_skipped_components_hold_and_run_nothing(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster = clusters()
+    with cluster.launch(roost.plan(JOB, cluster), {"actor": Sink, "env": Sink}, skip=["rollout"]) as run:
+        assert held_by(cluster.job) == 8
+        assert list(run.groups) == ["actor", "env"]
+        with pytest.raises(roost.WorkerError, match="component 'rollout' runs nothing in this run"):
+            run["rollout"]
+        assert {one.state for one in run.status().of("rollout")} == {"not started"}
+
+
+def test_a_saved_plan_runs_as_it_was_reviewed(
+    clusters: Callable[..., roost.Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made on a laptop, from an inventory; its secret comes from the environment of the launch."""
+    group = {
+        "label": "trainers",
+        "node_ranks": "0-1",
+        "env_configs": [{"node_ranks": "0-1", "env_vars": {"HF_TOKEN": "t0p", "PLAIN": "seen"}}],
+    }
+    rules = {"actor": {"node_group": "trainers", "placement": "2-5"}}
+    job = {"cluster": {"component_placement": rules, "node_groups": [group]}}
+    roost.save_plan(roost.plan(job, "3x4"), tmp_path / "plan.json")
+    saved = roost.load_plan(tmp_path / "plan.json")
+    cluster = clusters()
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(roost.ConfigurationError) as caught:
+        cluster.launch(saved, {"actor": Reporter})
+    assert caught.value.codes == ("RS103",)
+    assert caught.value.findings[0].what == "the value of HF_TOKEN is missing, for node group 'trainers'"
+    monkeypatch.setenv("HF_TOKEN", "from the environment")
+    with cluster.launch(saved, {"actor": Reporter}) as run:
+        names = ("HF_TOKEN", "PLAIN", "CUDA_VISIBLE_DEVICES", "RANK")
+        assert run["actor"].environment(*names).wait(timeout=60) == [
+            {
+                "HF_TOKEN": "from the environment",
+                "PLAIN": "seen",
+                "CUDA_VISIBLE_DEVICES": device,
+                "RANK": str(rank),
+            }
+            for rank, device in enumerate("2301")
+        ]
+    job["cluster"]["node_groups"][0]["env_configs"][0]["env_vars"]["HF_TOKEN"] = "from the job"
+    monkeypatch.delenv("HF_TOKEN")
+    told = clusters(num_nodes=None, cluster_cfg=job["cluster"])
+    with told.launch(saved, {"actor": Reporter}) as run:
+        assert run["actor"].environment("HF_TOKEN").wait(timeout=60)[0] == {"HF_TOKEN": "from the job"}
+
+
+def test_status_sees_idle_busy_stopped_and_dead_processes(
+    clusters: Callable[..., roost.Cluster], tmp_path: Path
+) -> None:
+    cluster = clusters(num_nodes=1)
+    plan = roost.plan(
+        {"cluster": {"num_nodes": 1, "component_placement": {"source": "0-2", "sink": "3"}}}, cluster
+    )
+    with cluster.launch(plan, {"source": Source, "sink": Sink}) as run:
+        pids = run["source"].pid().wait(timeout=60)
+        assert [one.state for one in run.status()] == ["idle"] * 4
+        first = run.status()[0]
+        assert (first.component, first.rank, first.pid, first.node, first.devices) == (
+            "source",
+            0,
+            pids[0],
+            0,
+            (0,),
+        )
+        assert (first.generation, first.last_call) == (0, "pid returned")
+
+        blocked = run["source"].execute_on(0).blocks(str(tmp_path / "gate"))
+        psutil.Process(pids[1]).send_signal(signal.SIGSTOP)
+        psutil.Process(pids[2]).kill()
+        try:
+            eventually(lambda: run.status()[2].state == "dead", 10, "the dead one is seen")
+            eventually(lambda: run.status()[0].state == "busy", 10, "the busy one is seen")
+            assert run.status()[0].calls_in_flight == ("blocks",)
+            assert run.status()[1].state == "idle"  # stopped, and nothing is asked of it
+            assert run.status()[2].last_call == "pid returned"  # what it did is known although it is dead
+        finally:
+            psutil.Process(pids[1]).send_signal(signal.SIGCONT)
+            (tmp_path / "gate").touch()
+        blocked.wait(timeout=60)
+        run["source"].restart_ranks(2)
+        assert [one.generation for one in run.status().of("source")] == [0, 0, 1]
+        assert json.loads(json.dumps(run.status().to_dict()))["processes"][3]["component"] == "sink"
+
+
+def test_nothing_is_left_when_the_driver_ends(clusters: Callable[..., roost.Cluster]) -> None:
+    cluster = clusters(job=new_job("whole"))
+    run = cluster.launch(roost.plan(JOB, cluster), {"actor": Source, "rollout": Sink, "env": Sink})
+    pids = run["actor"].pid().wait(timeout=60)
+    assert remains(cluster.job, pids, [])
+    cluster.shutdown()
+    assert_gone(cluster.job, pids, [cluster.master_port])
