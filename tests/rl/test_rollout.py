@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from engines import COMMAND, Telling, Visitor
-from running import alive, eventually
+from running import alive, eventually, module_path
 
 import roost
 from roost import EngineGroup, Layout, Server
@@ -255,7 +255,8 @@ def test_children_of_a_python_engine_end_with_it(rollouts: Callable[..., Any]) -
 
 
 def test_nothing_is_left_when_the_driver_is_killed(run: Callable[..., Any]) -> None:
-    program = run("serving", env={"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent)])})
+    path = os.pathsep.join([module_path(), str(Path(__file__).parent)])
+    program = run("serving", env={"PYTHONPATH": path})
     said = program.answer(120)
     family = [pid for one in said["engines"] for pid in [one["pid"], *one["children"]]]
     assert len(family) == 6
