@@ -35,13 +35,20 @@ def connected(address: str) -> Iterator[str]:
     ray.shutdown()
 
 
-@pytest.fixture(scope="module")
-def cluster(connected: str) -> Iterator[roost.Cluster]:
-    """A job that the tests of one module share."""
+@pytest.fixture(scope="session")
+def shared_job(connected: str) -> Iterator[roost.Cluster]:
+    """A job for the whole session: starting one costs seconds."""
     from running import new_job
 
     with roost.Cluster(num_nodes=3, job=new_job("shared")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(shared_job: roost.Cluster) -> Iterator[roost.Cluster]:
+    """A job that the tests of one module share. It holds nothing when a module begins."""
+    yield shared_job
+    shared_job._backend.reservation.release()
 
 
 @pytest.fixture

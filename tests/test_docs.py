@@ -54,16 +54,48 @@ LIVE = (
 )  # these start a real Ray
 
 
+Programs = dict[str, tuple[subprocess.Popen[bytes], Path]]  # with what each prints
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """The pages that start a Ray, each in a process of its own, all at once: they mostly wait."""
+    started = {}
+    for name in LIVE:
+        place = tmp_path_factory.mktemp("page")
+        shutil.copytree(ROOT / "examples", place / "examples")
+        output = place / "output"
+        with output.open("w") as file:
+            program = subprocess.Popen(
+                [sys.executable, __file__, name],
+                cwd=place,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        started[name] = program, output
+    yield started
+    for program, _ in started.values():
+        program.kill()
+        program.wait()
+
+
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=[pytest.mark.ray] if name_of(page) in LIVE else []) for page in PAGES],
     ids=name_of,
 )
-def test_examples_of(page: Path, workplace: Path) -> None:
+def test_examples_of(page: Path, request: pytest.FixtureRequest) -> None:
     if name_of(page) in LIVE:
-        import ray  # the other pages run without it
+        program, output = request.getfixturevalue("programs")[name_of(page)]
+        assert program.wait(300) == 0, output.read_text()
+    else:
+        request.getfixturevalue("workplace")
+        run_examples(page)
 
-        ray.shutdown()  # a page starts like a program, connected to nothing
+
+def run_examples(page: Path) -> None:
+    """Run them in the current directory, which holds the examples."""
     text = page.read_text("utf-8")
     namespace: dict[str, Any] = {"__name__": "example"}
     changed = text
@@ -77,7 +109,7 @@ def test_examples_of(page: Path, workplace: Path) -> None:
             if UPDATE:
                 changed = changed.replace(body, shown)
             else:
-                assert body == shown
+                assert body == shown, f"it prints:\n{shown}"
         elif kind == "sh":
             check_make(body)
         else:
@@ -171,3 +203,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_the_project_says_nothing_about_the_machine_it_was_written_on() -> None:
     for page in [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "examples").iterdir()]:
         assert not re.search(r"/(home|root|tmp|work)/", page.read_text("utf-8")), name_of(page)
+
+
+if __name__ == "__main__":
+    run_examples(ROOT / sys.argv[1])

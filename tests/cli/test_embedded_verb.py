@@ -51,7 +51,7 @@ class Verb:
         self.processes = psutil.Process(self.process.pid).children(recursive=True)
         return line
 
-    def leaves_nothing(self, within: float = 15.0) -> None:
+    def leaves_nothing(self, within: float = 30.0) -> None:
         """No process of its Ray, and no file."""
         assert self.processes
         deadline = time.monotonic() + within
@@ -114,7 +114,7 @@ def test_killed_it_takes_its_ray_along(verbs: dict[str, Verb]) -> None:
     verb = verbs["killed"]
     assert verb.first_line()
     verb.process.kill()
-    assert verb.process.wait(10) == -signal.SIGKILL
+    assert verb.process.wait(60) == -signal.SIGKILL
     verb.leaves_nothing()
 
 

@@ -117,7 +117,7 @@ class Reporter(roost.Worker):
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
             server.listen()
-            with socket.create_connection(server.getsockname()[:2], timeout=5):
+            with socket.create_connection(server.getsockname()[:2], timeout=30):
                 return str(server.getsockname())
 
     def accepts_one(self) -> str:

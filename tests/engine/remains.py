@@ -62,7 +62,7 @@ def descendants(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-def assert_ended(processes: Sequence[psutil.Process], within: float = 15.0) -> None:
+def assert_ended(processes: Sequence[psutil.Process], within: float = 30.0) -> None:
     """A process that is awaited by nobody stays a zombie on some machines; it has ended all the same."""
     deadline = time.monotonic() + within
     while left := [process for process in processes if _runs(process)]:

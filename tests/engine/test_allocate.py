@@ -45,7 +45,7 @@ def test_its_environment_is_set_before_its_class_is_loaded(handle: Any) -> None:
 
 def test_its_accelerator_is_reserved(cluster: Any, handle: Any) -> None:
     assert (1, 2) in cluster._backend.reservation.held
-    with roost.Cluster(num_nodes=3, job=f"{cluster.job}-rival") as rival:
+    with roost.Cluster(num_nodes=2, job=f"{cluster.job}-rival") as rival:
         with pytest.raises(roost.ReservationError, match=f"job '{cluster.job}' holds accelerator 2"):
             rival.allocate(Plain, "rival", 1, 2, {})
         rival.allocate(Plain, "rival", 1, 3, {})
@@ -94,4 +94,4 @@ def test_it_ends_with_the_cluster(connected: str) -> None:
         named = ray.util.list_named_actors(all_namespaces=True)
         return not [actor for actor in named if actor["name"] == "short-lived"]
 
-    eventually(gone, 5, "the actor ended")
+    eventually(gone, 30, "the actor ended")

@@ -295,4 +295,4 @@ def test_after_shutdown_calls_are_refused(cluster: roost.Cluster) -> None:
     group.shutdown()
     with pytest.raises(roost.WorkerError, match="'ended' was shut down"):
         group.pid()
-    eventually(lambda: not alive(pid), 5, "the worker ended")
+    eventually(lambda: not alive(pid), 30, "the worker ended")

@@ -119,7 +119,7 @@ def test_shutdown_twice_and_after_a_failed_start(clusters: Callable[..., Any]) -
 
 def test_shutdown_while_another_thread_launches(clusters: Callable[..., Any], tmp_path: Path) -> None:
     """Workers without accelerators, so that no reservation takes them along."""
-    made = clusters()
+    made = clusters(num_nodes=2)
     launcher = NeverConstructed.create_group(str(tmp_path))
     with ThreadPoolExecutor(1) as threads:
         launch = threads.submit(launcher.launch, made, roost.NodePlacementStrategy([1, 1]))
@@ -148,4 +148,4 @@ def test_an_embedded_ray_ends_with_its_killed_driver() -> None:
         finally:
             driver.kill()
         assert_ended(processes)
-        eventually(lambda: not list(Path(place).iterdir()), 15, "its directory is gone")
+        eventually(lambda: not list(Path(place).iterdir()), 30, "its directory is gone")

@@ -125,7 +125,7 @@ def test_jobs_side_by_side(
     # A worker knows which of them is its own.
     assert group.execute_on(0).attaches().wait(timeout=60) == [(cluster.job, 3, "127.0.0.2")]
     other.shutdown()
-    eventually(lambda: roost.running_jobs() == [cluster.job], 5, "the other job is gone")
+    eventually(lambda: roost.running_jobs() == [cluster.job], 30, "the other job is gone")
     assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1)]
 
 
@@ -229,7 +229,7 @@ def test_from_a_config_with_groups(clusters: Callable[..., roost.Cluster]) -> No
 
 
 def test_node_groups_of_a_job_are_made_known(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
+    cluster = clusters(num_nodes=2)
     arms = {"type": "Arm", "configs": [{"node_rank": 1}]}
     settings = [{"node_ranks": 1, "env_vars": {"ARM_SPEED": "slow"}}]
     job = {

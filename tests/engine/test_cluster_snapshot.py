@@ -39,8 +39,7 @@ def named_actors() -> set[str]:
     return {entry["namespace"] for entry in ray.util.list_named_actors(all_namespaces=True)}
 
 
-def test_a_snapshot_sees_what_a_job_would_and_leaves_nothing(clusters: Any) -> None:
-    cluster = clusters()
+def test_a_snapshot_sees_what_a_job_would_and_leaves_nothing(cluster: Any) -> None:
     before = named_actors()
     found = take_snapshot()
     assert found.inventory.nodes == cluster.inventory.nodes
@@ -49,17 +48,17 @@ def test_a_snapshot_sees_what_a_job_would_and_leaves_nothing(clusters: Any) -> N
     assert ray.is_initialized()  # it was the test's connection
 
 
-def test_the_plan_is_that_of_the_cluster(address: str, tmp_path: Path, clusters: Any) -> None:
+def test_the_plan_is_that_of_the_cluster(address: str, tmp_path: Path, cluster: Any) -> None:
     job = job_file(tmp_path, "{actor: 0-11}")
     done = plan_live(address, job, "--json")
     assert (done.returncode, json.loads(done.stdout)["findings"][0]["code"]) == (0, "RW104")
     plan = roost.Plan.from_dict(json.loads(done.stdout))
-    assert plan.inventory.nodes == clusters().inventory.nodes
+    assert plan.inventory.nodes == cluster.inventory.nodes
     assert plan.digest == roost.plan(job, roost.Inventory.parse("3x4")).digest
 
 
 def test_who_holds_what_is_told_and_the_plan_is_shown(address: str, tmp_path: Path, clusters: Any) -> None:
-    cluster = clusters()
+    cluster = clusters(num_nodes=1)
     Reporter.create_group().launch(cluster, roost.PackedPlacementStrategy(1, 2), name="there")
     job = job_file(tmp_path, "{actor: 0-1}")
     done = plan_live(address, job, "-o", str(tmp_path / "plan.json"))

@@ -96,7 +96,7 @@ def _group(value: str) -> dict[str, Any]:
 
 
 def test_nothing_starts_a_ray_once_the_cluster_is_shut_down(address: str) -> None:
-    own = roost.Cluster(num_nodes=3, address=address, job=new_job("short"))
+    own = roost.Cluster(num_nodes=1, address=address, job=new_job("short"))
     with Reporter.create_group().launch(own, roost.PackedPlacementStrategy(3, 3), name="short") as group:
         result = group.execute_on(0).echo(1)
         result.wait(timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,20 @@ def runs(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """What the job says with no declared ranks, with a node missing, and with ranks declared."""
     found: Runs = {}
     plan = tmp_path_factory.mktemp("hosts") / "plan.json"
-    hosts.start_ray(0, "--num-gpus=2")
-    hosts.start_ray(2, "--num-gpus=2")  # before the second
-    hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
-    found["natural"] = drive(hosts, 3, plan)
-    found["missing"] = drive(hosts, 4, plan, timeout=1)
-    hosts.stop_ray()
-    for number, rank in enumerate("210"):
-        hosts.start_ray(number, "--num-gpus=2", ROOST_NODE_RANK=rank)
-    found["declared"] = drive(hosts, 3, plan)
-    hosts.stop_ray()
+    try:
+        hosts.start_ray(0, "--num-gpus=2")
+        hosts.start_ray(2, "--num-gpus=2")  # before the second
+        hosts.start_ray(1, "--num-gpus=2", CUDA_VISIBLE_DEVICES="6,7")
+        with ThreadPoolExecutor(2) as side_by_side:
+            missing = side_by_side.submit(drive, hosts, 4, plan, timeout=1)
+            found["natural"] = drive(hosts, 3, plan)
+            found["missing"] = missing.result()
+        hosts.stop_ray()
+        for number, rank in enumerate("210"):  # one after the other: they share the head's directory
+            hosts.start_ray(number, "--num-gpus=2", ROOST_NODE_RANK=rank)
+        found["declared"] = drive(hosts, 3, plan)
+    finally:
+        hosts.stop_ray()  # the next module starts another Ray on these hosts
     return found
 
 

@@ -189,7 +189,7 @@ def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
 def test_numbers_that_stand_for_another_accelerator_are_not_given_out_twice(
     clusters: Clusters, foreign: list[Any]
 ) -> None:
-    job = clusters()
+    job = clusters(num_nodes=1)
     theirs = _device_of_a_server(job, foreign)
     strategy = roost.FlexiblePlacementStrategy([[int(theirs)]])
     first = Reporter.create_group().launch(job, strategy, name="first")
@@ -225,7 +225,7 @@ def test_named_accelerators_can_be_had_again_at_once(cluster: roost.Cluster) -> 
 
 
 def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(clusters: Clusters) -> None:
-    cluster = clusters()
+    cluster = clusters(num_nodes=1)
     with Reporter.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 1), name="before") as group:
         layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="0-2")
         with cluster.pool(layout) as pool:
@@ -255,7 +255,7 @@ def test_a_released_pool_ends_what_runs_on_it_and_is_of_no_more_use(cluster: roo
 
 
 def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> None:
-    driver = clusters()
+    driver = clusters(num_nodes=1)
     pool = driver.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
     with roost.Cluster(job=driver.job) as attached:
         strategy = roost.PackedPlacementStrategy(0, 1)
@@ -415,7 +415,7 @@ def test_without_a_cluster_one_is_made_over_all_nodes(connected: str) -> None:
 def test_five_components_on_one_accelerator(clusters: Clusters) -> None:
     """Pitfall: shares are constants, so a fourth colocated component cannot start."""
     names = ["actor", "rollout", "reward", "critic", "env"]
-    cluster = clusters()
+    cluster = clusters(num_nodes=1)
     job = {"cluster": {"component_placement": {",".join(names): 0}}}
     run = cluster.launch(roost.plan(job, cluster), dict.fromkeys(names, Reporter))
     charged = [run[name].own_share().wait(60)[0] for name in names]

@@ -87,7 +87,7 @@ class Visitor(roost.Worker):
 
     def get(self, url: str) -> str:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=10) as answer:
+        with opener.open(url, timeout=60) as answer:
             return str(answer.read().decode())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from engines import COMMAND, Telling, Visitor
-from running import alive, eventually
+from running import alive, eventually, module_path
 
 import roost
 from roost import EngineGroup, Layout, Server
@@ -178,7 +178,7 @@ def test_a_command_is_run_filled_in_and_reached(rollouts: Callable[..., Any]) ->
             }
         servers = [answer["pid"] for answer in answers]
         assert all(map(alive, servers))
-    eventually(lambda: not any(map(alive, servers)), 3, "the servers are gone after shutdown")
+    eventually(lambda: not any(map(alive, servers)), 10, "the servers are gone after shutdown")
 
 
 def test_a_command_that_ends_says_why(rollouts: Callable[..., Any]) -> None:
@@ -213,7 +213,7 @@ def test_a_killed_engine_leaves_no_child_and_comes_back_beside_its_neighbour(ser
     manager = roost.WorkerManager.get_proxy(rollout.pool.cluster.job)
     os.kill(manager.get_group("rollout")["pids"][0], signal.SIGKILL)
     family = [first["pid"], *first["children"]]
-    eventually(lambda: not any(map(alive, family)), 3, "the server and its children are gone")
+    eventually(lambda: not any(map(alive, family)), 10, "the server and its children are gone")
     assert all(map(alive, [second["pid"], *second["children"]]))
     eventually(lambda: rollout.health() == {"rollout": [False, True]}, 30, "the dead engine is noticed")
     assert [one.engine for one in rollout.endpoints()] == [1]
@@ -239,7 +239,7 @@ def test_a_server_that_died_under_a_living_engine_is_replaced(served: Served) ->
     eventually(lambda: rollout.health() == {"rollout": [False, True]}, 30, "the dead server is noticed")
     assert [one.engine for one in rollout.recover()] == [0]
     assert rollout.health() == {"rollout": [True, True]}
-    eventually(lambda: not any(map(alive, first["children"])), 3, "what the dead server left is gone")
+    eventually(lambda: not any(map(alive, first["children"])), 10, "what the dead server left is gone")
 
 
 def test_children_of_a_python_engine_end_with_it(rollouts: Callable[..., Any]) -> None:
@@ -249,13 +249,14 @@ def test_children_of_a_python_engine_end_with_it(rollouts: Callable[..., Any]) -
         mine, others = workers.spawn().wait(60)
         assert all(map(alive, [*mine, *others]))
         os.kill(workers.pid().wait(60)[0], signal.SIGKILL)
-        eventually(lambda: not any(map(alive, mine)), 3, "the children are gone")
+        eventually(lambda: not any(map(alive, mine)), 10, "the children are gone")
         assert all(map(alive, others))
-    eventually(lambda: not any(map(alive, others)), 3, "and the others after shutdown")
+    eventually(lambda: not any(map(alive, others)), 10, "and the others after shutdown")
 
 
 def test_nothing_is_left_when_the_driver_is_killed(run: Callable[..., Any]) -> None:
-    program = run("serving", env={"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent)])})
+    path = os.pathsep.join([module_path(), str(Path(__file__).parent)])
+    program = run("serving", env={"PYTHONPATH": path})
     said = program.answer(120)
     family = [pid for one in said["engines"] for pid in [one["pid"], *one["children"]]]
     assert len(family) == 6

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from test_plan_pictures import EXAMPLES, PICTURES, big, job, motley
+from test_plan_pictures import EXAMPLES, PICTURES, job, motley, plan_of_picture
 
 import roost
 from roost.placement.placement import Device
@@ -73,8 +73,7 @@ def test_the_picture_in_the_docs_is_what_is_drawn(same_as_before: Any) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_accelerator_is_in_the_picture(name: str) -> None:
-    source, shape, _ = PICTURES[name]
-    plan = plan_of(source, shape)
+    plan = plan_of_picture(name)
     shown: set[tuple[int, int]] = set()
     for title in titles(render_svg(plan, show_all=True)):
         if where := re.fullmatch(r"node (\d+)(?:-(\d+) x\d+)?, accelerator (\d+): (.+)", title):
@@ -92,9 +91,8 @@ def test_every_accelerator_is_in_the_picture(name: str) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_every_shape_has_a_plain_colour(name: str) -> None:
     """Renderers such as librsvg know no CSS variables, and draw in black what has no other colour."""
-    source, shape, _ = PICTURES[name]
     held = [Holder(name="job 'other'", node=0, count=1)]
-    svg = render_svg(plan_of(source, shape), job="job.yaml", day=date(2026, 11, 17), held=held)
+    svg = render_svg(plan_of_picture(name), job="job.yaml", day=date(2026, 11, 17), held=held)
     assert "var(" not in svg
     colour = re.compile(r"none|#[0-9a-f]{6}|url\(#roost-held\)")
     shapes = [one for one in ElementTree.fromstring(svg).iter() if one.tag in DRAWN]
@@ -143,8 +141,7 @@ def test_a_long_heading_does_not_widen_the_picture() -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_component_and_finding_is_on_the_page(name: str) -> None:
-    source, shape, _ = PICTURES[name]
-    plan = plan_of(source, shape)
+    plan = plan_of_picture(name)
     page = render_page(plan)
     tags(page)
     assert plan.short_digest in page
@@ -204,7 +201,7 @@ def test_a_long_finding_does_not_widen_the_picture() -> None:
 
 
 def test_large_plans_make_small_files() -> None:
-    plan = plan_of(big(16384), "16384x8")
+    plan = plan_of_picture("16384_nodes")
     assert len(render_svg(plan)) < 20_000
     page = render_page(plan)
     assert len(page) < 30_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,13 @@ PICTURES: dict[str, tuple[Any, str, int]] = {
 }
 
 
+@cache
+def plan_of_picture(name: str) -> roost.Plan:
+    """Planned once: the largest takes seconds, and several tests look at it."""
+    source, shape, _ = PICTURES[name]
+    return roost.plan(source, roost.Inventory.parse(shape))
+
+
 def picture(plan: roost.Plan, width: int) -> str:
     """Its text, less the digest: what that covers is the plan's affair."""
     text = render_plan(plan, width=width)
@@ -98,8 +106,8 @@ def picture(plan: roost.Plan, width: int) -> str:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_picture(name: str, same_as_before: Any) -> None:
-    source, shape, width = PICTURES[name]
-    same_as_before(name, picture(roost.plan(source, roost.Inventory.parse(shape)), width))
+    _, _, width = PICTURES[name]
+    same_as_before(name, picture(plan_of_picture(name), width))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

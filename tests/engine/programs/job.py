@@ -1,4 +1,7 @@
-"""A job with workers on two nodes that ends as it is told: normal, exception, exit3, or waits for a signal."""
+"""A job with workers on two nodes, on one accelerator of each.
+
+It ends as it is told: normal, exception, exit3, or waits for a signal.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from saying import say
 import roost
 
 
-def main(how: str, name: str) -> None:
+def main(how: str, name: str, accelerator: str) -> None:
     cluster = roost.Cluster(num_nodes=2, job=name, timeout=60)
-    strategy = roost.FlexiblePlacementStrategy([[0], [4]])
+    strategy = roost.FlexiblePlacementStrategy([[int(accelerator)], [4 + int(accelerator)]])
     group = Reporter.create_group().launch(cluster, placement_strategy=strategy, name="workers")
     port = int(group.environment("MASTER_PORT").wait(timeout=60)[0]["MASTER_PORT"])
     say({"pids": [*group.pid().wait(timeout=60), os.getpid()], "ports": [cluster.master_port, port]})

@@ -1,4 +1,7 @@
-"""A job of two workers on one node that do as they are told: one JSON line `[rank, method, ...]` at a time."""
+"""A job of two workers on one node that do as they are told: one JSON line `[rank, method, ...]` at a time.
+
+The method `restart` is the driver's: it starts that rank again and says the pids.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ def main(job: str) -> None:
         say(group.pid().wait(timeout=60))
         for line in sys.stdin:
             rank, method, *args = json.loads(line)
+            if method == "restart":
+                group.restart_ranks(rank)
+                say(group.pid().wait(timeout=60))
+                continue
             try:
                 (value,) = getattr(group.execute_on(rank), method)(*args).wait(timeout=60)
                 say(value.ports if isinstance(value, roost.PortLease) else value)

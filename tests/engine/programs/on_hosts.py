@@ -40,7 +40,7 @@ def with_saved_plan(cluster: roost.Cluster, file: Path) -> dict[str, Any]:
 
 def main(nodes: str, timeout: str, plan: str) -> None:
     try:
-        cluster = roost.Cluster(num_nodes=int(nodes), job="hosts", timeout=float(timeout))
+        cluster = roost.Cluster(num_nodes=int(nodes), job=f"hosts-{nodes}", timeout=float(timeout))
     except roost.ClusterError as error:
         say({"error": str(error), "codes": error.codes})
         return
