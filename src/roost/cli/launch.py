@@ -120,7 +120,6 @@ def _prepared(
     skip: tuple[str, ...],
 ) -> Prepared:
     """Read the job and import its code. Whatever is wrong with them is raised here."""
-
     shape = chosen_inventory(on, None)
     document = as_written(config, overrides)
     job, findings = read_job(document)
@@ -150,7 +149,6 @@ def _prepared(
         planned = _completed(saved, job, shape)
     elif shape is not None:
         planned = plan(document, shape, placement=placement)
-
     return Prepared(
         document=document,
         code=UserCode(Program(workers=wanted, driver=program.driver), document),
@@ -165,7 +163,6 @@ def _prepared(
 
 def _completed(saved: Plan, job: Job, shape: Inventory | None) -> Plan:
     """A saved plan with the secrets it left out; refused here if it does not fit a cluster of this shape."""
-
     if shape is not None and (differences := shape_differences(saved, shape)):
         raise error_for(differences)
     nodes = Inventory(nodes=saved.inventory.nodes)
@@ -188,7 +185,6 @@ def _run(
     summary: dict[str, Any],
 ) -> int:
     """Start the job, call its driver, and end everything in order."""
-
     planned = ready.plan
     if planned is not None:
         _show(planned)
@@ -230,7 +226,6 @@ def _run(
 
 def _where(ready: Prepared, address: str | None, started: ExitStack) -> dict[str, Any]:
     """The cluster's arguments that say where it is. Starts an embedded Ray if one is asked for."""
-
     if wants_inline(None):
         return {"inline": ready.on}
     if ready.shape is not None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from roost.cli.ending import tell
+from roost.engine.backend import Progress
 from roost.errors import counted
-
-if TYPE_CHECKING:
-    from roost.engine.backend import Progress
 
 STEPS = 4  # lines at most for the processes of a launch, where lines cannot change
 

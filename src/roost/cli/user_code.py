@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from roost.cli.ending import tell
-from roost.engine.workers.worker import Worker
+from roost.config.document import Document
+from roost.config.program import Program, WorkerClass
+from roost.engine.workers.worker import GroupLauncher, Worker
 from roost.errors import Finding, Path, RoostError, close_to, error_for, nearest
-
-if TYPE_CHECKING:
-    from roost.config.document import Document
-    from roost.config.program import Program, WorkerClass
-    from roost.engine.workers.worker import GroupLauncher
 
 Driver = Callable[[Any, Any], Any]
 _OURS = str(FilePath(__file__).parents[1]) + os.sep
@@ -47,10 +44,10 @@ class UserCode:
         self.findings.append(self._document.finding("RC107", what, path, why=why, remedy=remedy))
 
     def _worker(self, component: str, worker: WorkerClass) -> GroupLauncher | None:
-        known, cls = self._named(worker.import_path, worker.path, lambda one: _is_worker(one, Worker))
+        known, cls = self._named(worker.import_path, worker.path, _is_worker)
         if not known:
             return None
-        if not _is_worker(cls, Worker):
+        if not _is_worker(cls):
             remedy = f"write `class {getattr(cls, '__name__', 'Name')}(roost.Worker)`"
             self._fail(f"{worker.import_path} is not a subclass of roost.Worker", worker.path, remedy=remedy)
             return None
@@ -153,8 +150,8 @@ def _chain(shown: traceback.TracebackException) -> Iterator[traceback.TracebackE
         part = part.__cause__ or part.__context__
 
 
-def _is_worker(value: Any, worker: type) -> bool:
-    return isinstance(value, type) and issubclass(value, worker) and value is not worker
+def _is_worker(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Worker) and value is not Worker
 
 
 def _mismatch(function: Any, *args: Any, **kwargs: Any) -> str:
