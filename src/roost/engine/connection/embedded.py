@@ -227,7 +227,9 @@ def _store_memory(nodes: int) -> int:
     if sys.platform != "linux":
         return SMALLEST_STORE
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    shared = shutil.disk_usage("/dev/shm").free  # the stores lie there, and are only as large as what is in them
+    shared = shutil.disk_usage(
+        "/dev/shm"
+    ).free  # the stores lie there, and are only as large as what is in them
     return max(SMALLEST_STORE, int(0.3 * min(memory, shared)) // nodes)
 
 
