@@ -44,10 +44,17 @@ test-torch: $(VENV)/.torch
 test-versions: $(READY)
 	$(BIN)/python tests/versions.py $(VERSIONS)
 
-bench: $(READY)
+# Arrays are what large values usually are; roost itself does not need numpy.
+$(VENV)/.numpy: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt numpy
+	touch $(VENV)/.numpy
+
+bench: $(VENV)/.numpy
 	$(BIN)/python benchmarks/plan_scale.py
+	$(BIN)/python benchmarks/connect.py
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/calls.py
+	$(BIN)/python benchmarks/values.py
 	$(BIN)/python benchmarks/pool_order.py
 	$(BIN)/python benchmarks/train_group.py
 

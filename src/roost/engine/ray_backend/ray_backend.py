@@ -42,8 +42,6 @@ from roost.inventory.ordering import NodeInfo
 from roost.placement.placement import Placement
 from roost.planning.plan import Plan
 
-HEAD = "node:__internal_head__"
-
 
 class RayBackend:
     """This process's side of a job: `create` in its driver, `attach` in every other process."""
@@ -90,29 +88,21 @@ class RayBackend:
         deadline = time.monotonic() + options.timeout
         nodes = wait_for_nodes(options.num_nodes, self._connection.address, options.timeout)
         self._agents = start_agents(nodes, job_namespace(self.job))
-        # Node 0 is almost always the head, so the managers start there while the nodes are examined.
-        head = next((node["NodeID"] for node in nodes if HEAD in node["Resources"]), nodes[0]["NodeID"])
-        self._start_managers(head)
         found = examine(nodes, self._agents, max(1.0, deadline - time.monotonic()))
-        self._settle(choose(found, options.num_nodes), options, head)
+        self._settle(choose(found, options.num_nodes), options)
 
-    def _start_managers(self, node_id: str) -> None:
-        self._managers = {manager: manager.start(node_id, self.job) for manager in MANAGERS}
-
-    def _settle(self, live: list[LiveNode], options: ClusterOptions, managers_on: str) -> None:
+    def _settle(self, live: list[LiveNode], options: ClusterOptions) -> None:
         self.live = live
         chosen = {node.node_id for node in live}
         for node_id in [node_id for node_id in self._agents if node_id not in chosen]:
             ray.kill(self._agents.pop(node_id))
-        if live[0].node_id != managers_on:
-            for handle in self._managers.values():
-                ray.kill(handle)
-            self._start_managers(live[0].node_id)
         nodes = tuple(node.facts.as_node(rank) for rank, node in enumerate(live))
         self.inventory = with_groups(Inventory(nodes=nodes), options)
         self.master_addr = live[0].facts.ip
         self.master_port = answer(live[0].agent.lease_ports.remote(1), "leasing the master port")[0]
         self.reservation = Reservation(self.job, live, whole_nodes=options.whole_nodes)
+        # After the agents have answered, since their processes would otherwise start in competition with these.
+        self._managers = {manager: manager.start(live[0].node_id, self.job) for manager in MANAGERS}
         layout = {
             "nodes": nodes,
             "facts": [node.facts for node in live],
