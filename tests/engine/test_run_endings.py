@@ -120,6 +120,11 @@ def test_a_saved_plan_runs_as_it_was_reviewed(
             }
             for rank, device in enumerate("2301")
         ]
+        assert [str(node) for node in run.plan.inventory.nodes] == [str(node) for node in cluster.nodes]
+        with pytest.raises(ValueError, match="on purpose") as raised:
+            run["actor"].raises(ValueError("on purpose"), 1).wait(timeout=60)
+        assert "actor rank 1 (node 0 (127.0.0.2), accelerator 3) raised in raises" in str(raised.value)
+        assert "argument" not in str(raised.value).partition("remote traceback")[0]
     job["cluster"]["node_groups"][0]["env_configs"][0]["env_vars"]["HF_TOKEN"] = "from the job"
     monkeypatch.delenv("HF_TOKEN")
     told = clusters(num_nodes=None, cluster_cfg=job["cluster"])

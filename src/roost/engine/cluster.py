@@ -24,7 +24,7 @@ from roost.errors import ClusterError, Finding, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
-from roost.planning.comparison import shape_differences
+from roost.planning.comparison import on_nodes, shape_differences
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
 from roost.planning.planner import everywhere, plan_allocation, plan_one
@@ -167,7 +167,7 @@ class Cluster:
         differences = shape_differences(plan, self.inventory)
         if differences:
             raise error_for(differences)
-        plan = with_secrets(plan, self.inventory.groups, os.environ)
+        plan = with_secrets(on_nodes(plan, self.nodes), self.inventory.groups, os.environ)
         taken_names = backend.taken([order.name for order in orders])
         if taken_names:
             raise ClusterError(

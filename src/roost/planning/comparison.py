@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from roost.errors import Finding
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
@@ -38,6 +41,12 @@ def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
                 )
             )
     return findings
+
+
+def on_nodes(plan: Plan, nodes: Sequence[Node]) -> Plan:
+    """The plan with the hosts and addresses of the cluster it is launched on, which has its shape."""
+    used = tuple(nodes[: len(plan.inventory.nodes)])
+    return replace(plan, inventory=replace(plan.inventory, nodes=used))
 
 
 def _fits(node: Node, there: tuple[Node, ...]) -> bool:

@@ -93,7 +93,7 @@ class GroupResult(ABC):
             code="RE110",
             what=f"{origin.who} raised in {origin.method}: {_summary(cause, text)}{also}",
             why=""
-            if origin == here
+            if (origin.group, origin.rank, origin.method) == (here.group, here.rank, here.method)
             else f"its result is an argument of {self.group}.{self.method}, which did not run",
         )
         return raised_error(finding, cause, origin.group, origin.rank, text)
