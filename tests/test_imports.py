@@ -169,3 +169,23 @@ def test_functions_import_only_what_loads_ray() -> None:
 def test_late_imports_keep_ray_out() -> None:
     assert [module for module in LATE if loads_ray(module)] == []
     assert [name for names in LATE.values() for name in names if not loads_ray(name)] == []
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    "module",
+    [
+        "roost.engine.ray_backend.worker_host",
+        "roost.engine.job.node_agent",
+        "roost.engine.job.managers",
+        "roost.engine.reservation.measuring",
+        "roost.engine.reservation.reservation_lock",
+    ],
+)
+def test_processes_of_a_job_load_little(module: str) -> None:
+    """Every one of them pays for what its module imports: pydantic alone is a third of a start."""
+    program = (
+        f"import sys, {module}\nprint(sorted({{'pydantic', 'yaml', 'omegaconf', 'rich'}} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

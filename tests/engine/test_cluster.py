@@ -15,7 +15,7 @@ from crew import Reporter
 from running import Program, eventually, new_job
 
 import roost
-from roost.engine.connection.ray_connection import job_namespace
+from roost.engine.connection.actors import job_namespace
 from roost.engine.job import managers
 
 pytestmark = pytest.mark.ray

@@ -16,7 +16,7 @@ from remains import is_free
 from running import Program, eventually, module_path, new_job
 
 import roost
-from roost.engine.connection.discovery import on_node
+from roost.engine.connection.actors import on_node
 from roost.engine.ports.port_shelf import PortShelf
 
 pytestmark = pytest.mark.ray

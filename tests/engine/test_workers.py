@@ -17,7 +17,7 @@ from outside_holders import Meddler
 from running import Program, alive, eventually, new_job
 
 import roost
-from roost.engine.connection.ray_connection import job_namespace
+from roost.engine.connection.actors import job_namespace
 
 pytestmark = pytest.mark.ray
 NAMES = (

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from roost.engine.connection.embedded import INDEX_LABEL, TYPE_LABEL
 from roost.engine.workers.environment import SEARCH_PATHS
@@ -33,10 +32,6 @@ class LiveNode:
     @property
     def node_id(self) -> str:
         return self.facts.node_id
-
-
-def on_node(node_id: str) -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(node_id, soft=False)
 
 
 def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[Mapping[str, Any]]:

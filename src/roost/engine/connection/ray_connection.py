@@ -7,21 +7,20 @@ import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import ray
 
+from roost.engine.connection.actors import NAMESPACE
 from roost.engine.connection.embedded import EmbeddedCluster, own_cluster_address
 from roost.engine.connection.signals import own_sigterm
 from roost.engine.connection.worker_count_warning import hide_if_embedded
 from roost.engine.workers.remote_errors import first_line
-from roost.errors import ClusterError, Finding, JobEnded, NoAnswer, RoostError, counted, render
+from roost.errors import ClusterError, Finding, counted, render
 from roost.inventory.inventory import Inventory
 
 MINIMUM_RAY = (2, 49)
-NAMESPACE = "roost"
 log = logging.getLogger("roost")
 
 
@@ -63,10 +62,6 @@ class Connection:
             ray.shutdown()
         if embedded is not None:
             embedded.stop()
-
-
-def job_namespace(job: str) -> str:
-    return f"{NAMESPACE}.{job}"
 
 
 def connect(
@@ -210,41 +205,3 @@ def warn_if_open(address: str) -> None:
         remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
     )
     log.warning("%s", render([finding]))
-
-
-def named(create: Callable[[], Any], within: float = 5.0) -> Any:
-    """Create a named actor. Tries again for a while: Ray forgets the name of an ended actor with a delay."""
-    deadline = time.monotonic() + within
-    while True:
-        try:
-            return create()
-        except ValueError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def answer(refs: Any, what: str, within: float = 60.0) -> Any:
-    """The answers of roost's own actors. Raises `NoAnswer` after the deadline, `JobEnded` if the actor is gone."""
-    try:
-        return ray.get(refs, timeout=within)
-    except ray.exceptions.GetTimeoutError:
-        raise NoAnswer(
-            Finding(
-                code="RE112",
-                what=f"{what} took more than {within:g} s",
-                why="a process of roost does not answer",
-                remedy="is a node overloaded or gone? `ray status` shows them",
-            )
-        ) from None
-    except ray.exceptions.RayTaskError as error:
-        # Errors of roost are raised as if they had been raised here.
-        raise (error.cause if isinstance(error.cause, RoostError) else error) from None
-    except ray.exceptions.RayActorError as error:
-        raise JobEnded(
-            Finding(
-                code="RE106",
-                what=f"{what} failed: the process of roost that does it is gone",
-                why=first_line(error),
-            )
-        ) from error

@@ -7,7 +7,7 @@ from functools import partial
 
 import ray
 
-from roost.engine.connection.ray_connection import answer
+from roost.engine.connection.actors import answer
 from roost.engine.job.agents import agent_of
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.owner import Owner

@@ -8,7 +8,7 @@ from typing import Any
 
 import ray
 
-from roost.engine.connection.ray_connection import answer
+from roost.engine.connection.actors import answer
 from roost.engine.job.agents import agent_of
 from roost.engine.locks.lock_errors import devices_in_words, unwatched
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold

@@ -8,8 +8,7 @@ from typing import Any
 
 import ray
 
-from roost.engine.connection.discovery import on_node
-from roost.engine.connection.ray_connection import job_namespace, named
+from roost.engine.connection.actors import job_namespace, named, on_node
 from roost.engine.job.managers import NodeManager, check_connected, current_job
 from roost.engine.job.node_agent import NodeAgent, agent_name
 from roost.errors import ClusterError, Finding, JobEnded

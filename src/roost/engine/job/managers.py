@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import ray
 
-from roost.engine.connection.discovery import on_node
-from roost.engine.connection.ray_connection import NAMESPACE, job_namespace, named
+from roost.engine.connection.actors import NAMESPACE, job_namespace, named, on_node
 from roost.engine.job.open_jobs import own_job
 from roost.errors import ClusterError, Finding, JobEnded, NoAnswer
 

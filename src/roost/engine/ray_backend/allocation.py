@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from roost.engine.connection.discovery import on_node
+from roost.engine.connection.actors import on_node
 from roost.engine.workers.remote_errors import first_line
 from roost.errors import ClusterError, Finding
 from roost.inventory.accelerators import accelerator_kind

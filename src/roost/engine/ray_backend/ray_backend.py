@@ -14,8 +14,9 @@ import ray
 from roost.config.fields import NAME
 from roost.engine.backend import GroupOrder, Needs, Position, Progress, Report, RunningGroup
 from roost.engine.cluster_options import ClusterOptions, with_groups
+from roost.engine.connection.actors import NAMESPACE, answer, job_namespace
 from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
-from roost.engine.connection.ray_connection import NAMESPACE, answer, connect, job_namespace
+from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agent_leases import lease_from
 from roost.engine.job.agent_locks import AgentLocks
 from roost.engine.job.agents import agent_of, start_agents

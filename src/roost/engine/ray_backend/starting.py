@@ -15,8 +15,8 @@ from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine.backend import GroupOrder, Progress, Report
-from roost.engine.connection.discovery import LiveNode, on_node
-from roost.engine.connection.ray_connection import job_namespace, named
+from roost.engine.connection.actors import job_namespace, named, on_node
+from roost.engine.connection.discovery import LiveNode
 from roost.engine.ray_backend.ray_result import cause_of
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation

@@ -15,8 +15,8 @@ from ray.util.placement_group import (
 )
 
 from roost.config.ranks import ranges
+from roost.engine.connection.actors import NAMESPACE
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.connection.ray_connection import NAMESPACE
 from roost.engine.reservation.holders import holders, ray_resource
 from roost.errors import Finding, ReservationError
 from roost.planning.preflight import runs, shortages

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import ray
 
+from roost.engine.connection.actors import job_namespace
 from roost.engine.connection.discovery import LiveNode, examine, wait_for_nodes
-from roost.engine.connection.ray_connection import connect, job_namespace
+from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import start_agents
 from roost.engine.reservation.holders import free_by_ray, holders
 from roost.inventory.inventory import Inventory

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table
 
+from roost.engine.connection.actors import NAMESPACE, job_namespace
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.connection.ray_connection import NAMESPACE, job_namespace
 from roost.engine.job.managers import NodeManager
 from roost.inventory.accelerators import accelerator_kind
 from roost.planning.preflight import Holder

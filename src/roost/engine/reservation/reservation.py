@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import ray
 from ray.util.placement_group import PlacementGroup
 
+from roost.engine.connection.actors import answer, job_namespace
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.connection.ray_connection import answer, job_namespace
 from roost.engine.job.managers import NodeManager
 from roost.engine.reservation.bundle_requests import check_free, give_back, take, take_exactly
 from roost.engine.reservation.holders import device_numbers, free_by_ray, holders, ray_resource, standing

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import ray
 
-from roost.engine.connection.discovery import on_node
-from roost.engine.connection.ray_connection import NAMESPACE
+from roost.engine.connection.actors import NAMESPACE, on_node
 from roost.errors import Finding, ReservationError
 
 
