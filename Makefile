@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/roost plan examples/heterogeneous.yaml --inventory examples/heterogeneous_cluster.yaml
-	$(BIN)/python examples/three_components.py
+	cd examples && ../$(BIN)/roost launch three_components.yaml --on 2x4
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -112,6 +112,7 @@ class InlineBackend:
                 group.start_rank(rank)
                 done += 1
                 report(Progress(phase="ready", done=done, total=total))
+        report(Progress(phase="verified", done=total, total=total))
         self._groups.update({group.name: group for group in groups})
         self._plans.append(plan)
 
