@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roost import Inventory, PackedPlacementStrategy
-from roost.engine.connection.embedded import environment_for_nodes
+from roost.engine.connection.embedded import SMALLEST_STORE, _store_memory, environment_for_nodes
 from roost.engine.workers import environment
 from roost.engine.workers.worker_context import WorkerContext
 from roost.inventory.accelerators import accelerator_kind
@@ -129,3 +129,8 @@ def test_a_runtime_env_only_for_what_takes_a_new_process(
     variables: dict[str, str], interpreter: str | None, expected: dict[str, object]
 ) -> None:
     assert environment.runtime_env(variables, interpreter) == expected
+
+
+def test_the_nodes_of_an_embedded_cluster_share_the_memory_of_one() -> None:
+    assert _store_memory(10**6) == SMALLEST_STORE
+    assert max(SMALLEST_STORE, _store_memory(1) // 4) == pytest.approx(_store_memory(4), rel=0.05)
