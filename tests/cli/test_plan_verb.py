@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -167,12 +170,15 @@ def test_two_clusters_at_once(cli: Any, more: tuple[str, ...]) -> None:
 
 
 @pytest.mark.ray
-def test_no_live_cluster(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    done = cli("plan", "job.yaml", "--live", "--json")
-    assert done.code == 4
-    assert [finding["code"] for finding in done.data["findings"]] == ["RE101"]
-    assert "cannot connect to Ray at 127.0.0.1:1" in done.err
+def test_no_live_cluster(cli: Any) -> None:
+    program = "from roost.cli import main; main(['plan', 'job.yaml', '--live', '--json'])"
+    environ = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}  # a process that is connected to no other Ray
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environ, check=False
+    )
+    assert done.returncode == 4
+    assert [finding["code"] for finding in json.loads(done.stdout)["findings"]] == ["RE101"]
+    assert "cannot connect to Ray at 127.0.0.1:1" in done.stderr
 
 
 def test_a_job_that_is_wrong_is_told_before_any_cluster_is_asked(

@@ -32,8 +32,26 @@ def test_it_is_hidden_while_connected(
     assert "hidden" not in said
     assert "another warning of the first cluster" in said
     assert "says a worker" in said
-    say(f"WARNING: 20 PYTHON {WARNING}: the connection is the program's again")
-    assert "the connection is the program's again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("labels", [{}, {"roost-index": "0"}])
+def test_it_is_shown_by_other_clusters_and_afterwards(
+    labels: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+    from ray._private import worker
+
+    from roost.engine.connection.worker_count_warning import WARNING, hide_if_embedded
+
+    shown: list[str] = []
+    monkeypatch.setattr(worker, "print_to_stdstream", lambda data, **_: shown.extend(data["lines"]))
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Labels": labels}])
+    undo = hide_if_embedded()
+    say(f"while connected: {WARNING}")
+    undo()
+    say(f"afterwards: {WARNING}")
+    assert len(shown) == (1 if labels else 2)
+    assert shown[-1].startswith("afterwards")
 
 
 def test_this_ray_says_it_in_these_words_and_this_way() -> None:
@@ -43,4 +61,4 @@ def test_this_ray_says_it_in_these_words_and_this_way() -> None:
     from roost.engine.connection.worker_count_warning import WARNING
 
     assert WARNING.encode() in (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
-    assert worker.print_to_stdstream.__name__ in worker.listen_error_messages.__code__.co_names
+    assert "print_to_stdstream" in worker.listen_error_messages.__code__.co_names

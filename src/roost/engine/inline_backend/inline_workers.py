@@ -60,7 +60,7 @@ class InlineWorkers:
             node_paths=os.environ,
             generation=before.context.generation + 1 if before else 0,
         )
-        self._logs[rank] = CallLog(order.worker.methods, slots=1_024)
+        self._logs[rank] = CallLog(order.worker.methods, slots=1_024, shared=False)
         try:
             with _as_rank(settings):
                 args, kwargs = constructor_arguments(rank, order.worker.args, order.worker.kwargs)

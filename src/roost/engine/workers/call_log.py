@@ -38,13 +38,13 @@ class Call:
 class CallLog:
     """Written by one process. `fd` names its memory for the other processes of the node, where that is possible."""
 
-    def __init__(self, methods: Sequence[str], slots: int = SLOTS) -> None:
+    def __init__(self, methods: Sequence[str], slots: int = SLOTS, shared: bool = True) -> None:
         names = json.dumps(list(methods)).encode()
         self._numbers = {name: number for number, name in enumerate(methods)}
         self._first = _HEADER.size + len(names)
         self._slots = slots
         size = self._first + slots * _RECORD.size
-        self.fd = os.memfd_create("roost-calls") if hasattr(os, "memfd_create") else -1
+        self.fd = os.memfd_create("roost-calls") if shared and hasattr(os, "memfd_create") else -1
         if self.fd >= 0:
             os.ftruncate(self.fd, size)  # pages take memory when they are first written
         self._memory = mmap.mmap(self.fd, size)
