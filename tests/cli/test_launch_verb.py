@@ -138,11 +138,12 @@ def test_the_map_and_the_phases_go_to_stderr_and_stdout_is_the_drivers(inline: C
     assert (done.code, done.out) == (0, "[5, 8]\n")
     assert done.err.startswith("nodes: 1 of 1, for job demo\n")
     assert "0     nvidia_gpu  A0 A1 R0 R0" in done.err
-    assert done.err.splitlines()[-6:] == [
+    assert done.err.splitlines()[-7:] == [
         "reserved: 4 accelerators on 1 node",
         "processes: 1 of 3 ready",
         "processes: 2 of 3 ready",
         "processes: 3 of 3 ready",
+        "verified: every process is where the plan has it",
         "running",
         "ended",
     ]
@@ -224,7 +225,7 @@ def test_every_problem_of_the_code_at_once(inline: Callable[..., Any]) -> None:
     for said in (
         "did you mean 'program'?",
         "did you mean 'Actor'? known: Actor, Rollout",
-        "(scale, folder, how='fine')",
+        "(scale, folder, how=...)",
     ):
         assert said in err
 

@@ -68,6 +68,19 @@ def test_several_results_and_plain_values_in_one_call(groups: Groups) -> None:
     assert found == [(10 * rank, [0, 10, 20, 30], 7, {"named": 10 * rank, "plain": "p"}) for rank in range(4)]
 
 
+def test_a_large_value_beside_a_list_of_values(groups: Groups) -> None:
+    source, four, _ = groups
+    large = b"x" * 200_000
+    found = four.take(source.number(), large, named=large).wait(timeout=60)
+    assert found == [([0, 10, 20, 30], large, {"named": large})] * 4
+
+
+def test_no_ranks_and_no_values_are_refused(groups: Groups) -> None:
+    source, four, _ = groups
+    with pytest.raises(roost.WorkerError, match="scatter has 4 values for 0 ranks"):
+        four[4:].take(roost.scatter(source.number()))
+
+
 def test_chains_wait_for_nothing_in_between(groups: Groups) -> None:
     source, four, two = groups
     through = two.take(roost.scatter(four.take(roost.scatter(source.number()))))

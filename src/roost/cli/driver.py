@@ -21,13 +21,18 @@ def drive(driver: Driver, run: Any, config: Any) -> int:
         if end.code is not None and not isinstance(end.code, int):
             tell(str(end.code))
             return FOUND
-        return end.code or FINE
-    except Exception as error:
+        return _code(end.code or FINE)
+    except (Exception, asyncio.CancelledError) as error:
         emit("")  # what the driver printed comes before its traceback
         tell(users_traceback(error))
         return FAILED
     emit("")
-    return returned if isinstance(returned, int) and not isinstance(returned, bool) else FINE
+    return _code(returned) if isinstance(returned, int) and not isinstance(returned, bool) else FINE
+
+
+def _code(returned: int) -> int:
+    """As the shell will see it: a code has 8 bits, and one that would be cut to 0 stays a failure."""
+    return returned if 0 <= returned < 256 else (returned & 0xFF or FOUND)
 
 
 def wait_for_the_end() -> None:

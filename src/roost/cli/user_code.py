@@ -54,7 +54,7 @@ class UserCode:
         problem = _mismatch(cls.__init__, None, **worker.args)
         if problem:
             what = f"{component}: {cls.__name__} cannot be made with these arguments"
-            takes = f"it takes {inspect.signature(cls.__init__)}"
+            takes = f"it takes {_names_only(cls.__init__)}"
             place = (*worker.key, "args") if worker.args else worker.path
             self._fail(what, place, why=problem, remedy=takes.replace("(self, ", "("))
             return None
@@ -152,6 +152,21 @@ def _chain(shown: traceback.TracebackException) -> Iterator[traceback.TracebackE
 
 def _is_worker(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Worker) and value is not Worker
+
+
+def _names_only(function: Any) -> str:
+    """The signature without defaults, which may be secrets: `(lr, model=...)`."""
+    signature = inspect.signature(function)
+    named = [
+        one if one.default is one.empty else one.replace(default=_Elided())
+        for one in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=named))
+
+
+class _Elided:
+    def __repr__(self) -> str:
+        return "..."
 
 
 def _mismatch(function: Any, *args: Any, **kwargs: Any) -> str:

@@ -5,7 +5,7 @@ Everything above decides and describes; a backend reserves, starts, passes calls
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -119,11 +119,14 @@ class Backend(Protocol):
     def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
         """Know further node groups, in every process of the job."""
 
+    def forget_groups(self, labels: Collection[str]) -> None:
+        """Forget node groups of a launch that failed."""
+
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
-        """Hold these accelerators for the job, all or none. Returns those it did not hold before."""
+        """Hold these accelerators for the job, all or none. Returns them, for `unreserve`."""
 
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
-        """Give back accelerators that `reserve` took, but for those that a group or a pool uses by now."""
+        """A launch no longer needs these accelerators. Those that nothing else uses are given back."""
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         """Start every process of all orders at once, all or none, and verify where each is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roost.engine.backend import Backend
 from roost.engine.cluster_options import ClusterOptions, wants_inline
-from roost.engine.inline_backend.inline_backend import InlineBackend
+from roost.engine.inline_backend.inline_backend import InlineBackend, current_inline
 
 
 def new_backend(options: ClusterOptions, inline: bool | str | None) -> Backend:
@@ -18,7 +18,9 @@ def new_backend(options: ClusterOptions, inline: bool | str | None) -> Backend:
 
 def attached_backend(address: str | None, job: str | None, inline: bool | str | None) -> Backend:
     """A job that is running, joined from any process of its cluster."""
-    if wants_inline(inline):
+    current = current_inline()
+    mine = current is not None and address is None and job in (None, current.job)
+    if wants_inline(inline) or (inline is None and mine):
         return InlineBackend.attach()
     from roost.engine.ray_backend.ray_backend import RayBackend
 

@@ -129,7 +129,7 @@ class Cluster:
             raise ClusterError(
                 Finding(
                     code="RE103",
-                    what=f"{plan!r} is not a plan"[:200],
+                    what=f"a value of type {type(plan).__name__} is not a plan",
                     remedy="pass roost.plan(job, cluster) or roost.load_plan(file)",
                 )
             )
@@ -184,13 +184,18 @@ class Cluster:
         if new:
             backend.learn_groups(new)
         needs = accelerators_of(list(plan.components.values()))
-        held = backend.reserve(needs)
+        try:
+            held = backend.reserve(needs)
+        except BaseException:
+            backend.forget_groups(new)
+            raise
         try:
             count = sum(map(len, needs.values()))
             tell(Progress(phase="reserved", done=count, total=count))
             backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
         except BaseException:
             backend.unreserve(held)
+            backend.forget_groups(new)
             raise
         groups = {
             order.component.name: WorkerGroup(

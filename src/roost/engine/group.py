@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from roost.engine.backend import Backend, Members, RunningGroup
+from roost.engine.backend import Backend, Members, ProcessFacts, RunningGroup
 from roost.engine.backends import attached_backend
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult, seconds
@@ -46,6 +46,7 @@ class WorkerGroup:
         self._public = [method for method in running.methods if not method.startswith("_")]
         self._members: Members | None = running.members
         self._backend, self._owned = backend, owned
+        self._attached: Backend | None = None  # a connection to the job that only this group uses
 
     @classmethod
     def attach(cls, name: str, cluster: Any = None) -> WorkerGroup:
@@ -54,8 +55,13 @@ class WorkerGroup:
             found: WorkerGroup = cluster.attach_group(name)
             return found
         backend = attached_backend(None, None, None)
-        backend.check_open()
-        return cls(name, backend, backend.running_group(name), owned=False)
+        try:
+            group = cls(name, backend, backend.running_group(name), owned=False)
+        except BaseException:
+            _let_go(backend)
+            raise
+        group._attached = backend
+        return group
 
     @property
     def world_size(self) -> int:
@@ -90,6 +96,10 @@ class WorkerGroup:
     def end_ranks(self, *ranks: int) -> None:
         """End these ranks only. `restart_ranks` brings them back."""
         self._running().end(self.execute_on(*ranks)._ranks)
+
+    def _observed(self, timeout: float) -> list[ProcessFacts]:
+        """What its processes do now; nothing once it was shut down."""
+        return self._running().observe(timeout) if self.is_running else []
 
     def _seat(self, rank: int) -> str:
         """Where a rank sits, for messages."""
@@ -141,9 +151,17 @@ class WorkerGroup:
         members, self._members = self._members, None
         if members is not None and self._owned:
             self._backend.end_group(self.name)
+        if members is not None and self._attached is not None:
+            _let_go(self._attached)
 
     def __enter__(self) -> WorkerGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
+
+
+def _let_go(backend: Backend) -> None:
+    """Close what attaching opened; inline there is only the job itself."""
+    if not backend.owner:
+        backend.shutdown()

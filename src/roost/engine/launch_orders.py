@@ -8,6 +8,7 @@ from typing import Any
 from roost.config.fields import NAME
 from roost.engine.backend import GroupOrder
 from roost.engine.workers.arguments import check_scattered
+from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker import GroupLauncher, Worker
 from roost.errors import Finding, LaunchError, WorkerError, nearest
 from roost.planning.component_plan import ComponentPlan
@@ -24,6 +25,9 @@ def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = (
                 remedy='such as {"actor": Actor, "rollout": Rollout.create_group(model="...")}',
             )
         )
+    if isinstance(skip, str):
+        what, remedy = "skip is a list of components, not a text", f"write skip=[{skip!r}]"
+        raise LaunchError(Finding(code="RE122", what=what, remedy=remedy))
     runs = [name for name, part in plan.components.items() if not part.runs_nothing and name not in skip]
     known = list(plan.components)
     problems = [
@@ -70,6 +74,9 @@ def order_for(
             )
         )
     arguments = [*launcher.args, *launcher.kwargs.values()]
+    if any(isinstance(one, GroupResult) or getattr(one, "result", None) is not None for one in arguments):
+        what, remedy = f"{group}: a result cannot be an argument of a constructor", "pass result.wait()"
+        raise LaunchError(Finding(code="RE113", what=what, remedy=remedy))
     try:
         check_scattered(group, arguments, component.world_size, "processes")
     except WorkerError as error:
@@ -86,7 +93,7 @@ def _launcher(worker: Any, component: str) -> GroupLauncher:
     raise LaunchError(
         Finding(
             code="RE122",
-            what=f"{worker!r} is not a worker for component {component!r}"[:200],
+            what=f"{getattr(worker, '__name__', f'a {type(worker).__name__}')} is not a worker for component {component!r}",
             remedy="pass a subclass of roost.Worker, or MyWorker.create_group(...)",
         )
     )

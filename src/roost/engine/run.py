@@ -32,7 +32,8 @@ class Run:
     ) -> None:
         self.plan = plan
         self.groups: Mapping[str, WorkerGroup] = MappingProxyType(dict(groups))  # by component
-        self._backend, self._taken = backend, list(taken)
+        self._backend = backend
+        self._taken: list[tuple[int, int]] | None = list(taken)  # None once it was shut down
         self._events = list(events)
 
     @property
@@ -60,12 +61,13 @@ class Run:
 
     def status(self, timeout: float = LOOK_WITHIN) -> Status:
         """Planned against actual, process by process. Busy, stopped and dead processes are seen too."""
+        self._backend.check_open()
         found = []
         for name, part in self.plan.components.items():
             group = self.groups.get(name)
-            members = group._members if group is not None else None
-            facts = {one.rank: one for one in members.observe(timeout)} if members is not None else {}
-            found += [process_status(name, place, facts.get(place.rank)) for place in part.members]
+            facts = {one.rank: one for one in group._observed(timeout)} if group is not None else {}
+            absent = "not started" if group is None else "ended"
+            found += [process_status(name, place, facts.get(place.rank), absent) for place in part.members]
         return Status(found)
 
     def trace(self, path: str | os.PathLike[str], timeout: float = LOOK_WITHIN) -> None:
@@ -73,10 +75,11 @@ class Run:
 
         Each process keeps its last 16,384 calls.
         """
-        running = {name: group._running() for name, group in self.groups.items()}
+        self._backend.check_open()
+        running = {name: group for name, group in self.groups.items() if group.is_running}
         traced = trace_events(
-            {name: members.observe(timeout) for name, members in running.items()},
-            {name: members.seats for name, members in running.items()},
+            {name: group._observed(timeout) for name, group in running.items()},
+            {name: group._running().seats for name, group in running.items()},
             {"job": self.job, "plan": self.plan.digest, "job_file": self.plan.job_file},
         )
         write_file(path, json.dumps(traced) + "\n", private=True)
@@ -85,8 +88,8 @@ class Run:
         """End every process of the run and give back its accelerators. May be called twice."""
         for group in self.groups.values():
             group.shutdown()
-        taken, self._taken = self._taken, []
-        if taken:
+        taken, self._taken = self._taken, None
+        if taken is not None:
             self._backend.unreserve(taken)
             self._events.append(Event(action="shut down"))
 

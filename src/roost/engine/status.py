@@ -16,7 +16,7 @@ from roost.placement.placement import Placement
 class ProcessStatus:
     component: str
     rank: int
-    state: str  # "idle", "busy", "dead", "unknown", or "not started"
+    state: str  # "idle", "busy", "dead", "unknown", "ended" (in order), or "not started"
     planned_node: int
     node: int | None  # where it really is; None when that is not known
     devices: tuple[int, ...]
@@ -60,10 +60,12 @@ class Status(Sequence[ProcessStatus]):
         return "\n".join(map(str, self.processes))
 
 
-def process_status(component: str, place: Placement, facts: ProcessFacts | None) -> ProcessStatus:
-    """`facts` is None for a process that was not started."""
+def process_status(
+    component: str, place: Placement, facts: ProcessFacts | None, absent: str = "not started"
+) -> ProcessStatus:
+    """`facts` is None for a process that is not there; `absent` says why."""
     calls = facts.calls if facts else ()
-    state = "not started" if facts is None else facts.state
+    state = absent if facts is None else facts.state
     running = [call for call in calls if call.end is None] if state == "running" else []
     ended = [call for call in calls if call.end is not None]
     last = max(ended, key=_end, default=None)

@@ -9,7 +9,8 @@ from typing import Any
 from roost.engine.backend import ProcessFacts
 
 _MICROSECONDS = 1_000_000
-_COLOURS = {"raised": "terrible", "running": "grey"}
+_COLOURS = {"raised": "terrible", "died": "terrible", "running": "grey"}
+_LANES = 1_000  # of one process
 
 
 def trace_events(
@@ -25,27 +26,33 @@ def trace_events(
         )
         for process in processes:
             title = f"{component}:{process.rank} ({seats[component][process.rank]})"
-            events.append(_named("thread_name", number, process.rank, title))
+            lanes: list[float] = []  # when the last call of each lane ended: calls of async workers overlap
             for call in process.calls:
-                end = now if call.end is None else call.end
+                unfinished = now if process.state == "running" else call.start
+                end = unfinished if call.end is None else call.end
+                lane = next((place for place, free in enumerate(lanes) if free <= call.start), len(lanes))
+                lanes[lane : lane + 1] = [end]
+                outcome = "died" if call.end is None and process.state == "dead" else call.outcome
                 events.append(
                     {
                         "ph": "X",
                         "name": call.method,
                         "cat": "call",
                         "pid": number,
-                        "tid": process.rank,
+                        "tid": _thread(process.rank, lane),
                         "ts": call.start * _MICROSECONDS,
                         "dur": max(0.0, end - call.start) * _MICROSECONDS,
-                        "args": {
-                            "outcome": call.outcome,
-                            "pid": process.pid,
-                            "generation": process.generation,
-                        },
-                        **({"cname": _COLOURS[call.outcome]} if call.outcome in _COLOURS else {}),
+                        "args": {"outcome": outcome, "pid": process.pid, "generation": process.generation},
+                        **({"cname": _COLOURS[outcome]} if outcome in _COLOURS else {}),
                     }
                 )
+            for lane in range(max(1, len(lanes))):
+                events.append(_named("thread_name", number, _thread(process.rank, lane), title))
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(about)}
+
+
+def _thread(rank: int, lane: int) -> int:
+    return rank * _LANES + min(lane, _LANES - 1)
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path as FilePath
@@ -84,6 +84,10 @@ class Inventory:
                     )
                 )
         return replace(self, groups={**self.groups, **groups}) if groups else self
+
+    def without(self, labels: Collection[str]) -> Inventory:
+        """The same nodes, without these groups."""
+        return replace(self, groups={name: one for name, one in self.groups.items() if name not in labels})
 
     def limited(self, num_nodes: int) -> Inventory:
         """The first `num_nodes` nodes, and the groups without the other nodes."""

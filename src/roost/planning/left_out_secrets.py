@@ -58,7 +58,7 @@ def _filled(
     return replace(
         environment,
         env_vars=tuple(
-            (name, known.get(name, environ.get(name)) if value is None else value)
+            (name, (known.get(name) or environ.get(name) or None) if value is None else value)
             for name, value in environment.env_vars
         ),
         python_interpreter_path=interpreter,

@@ -12,7 +12,7 @@ from typing import Any
 
 from roost.errors import ConfigurationError, Finding, PlacementError, nearest
 from roost.inventory.inventory import Inventory
-from roost.inventory.resources import ACCELERATOR
+from roost.inventory.resources import ACCELERATOR, BARE_NODE
 from roost.placement.placement import Device, Placement
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.occupancy import NodeOccupancy, Uses, occupancy_of
@@ -179,7 +179,15 @@ class Plan:
 
 
 def _decisions(component: ComponentPlan) -> list[Any]:
-    places = [[p.cluster_node_rank, p.hardware, p.visible, p.node_group_label] for p in component.members]
+    places = [
+        [p.cluster_node_rank, p.hardware, p.visible, p.node_group_label, *_other_kind(p)]
+        for p in component.members
+    ]
     engines = component.engines
     formed = [] if engines is None else [[engines.processes, engines.server, engines.kind]]
     return [component.name, places, *formed]
+
+
+def _other_kind(place: Placement) -> list[str]:
+    """The kind of hardware that is no accelerator, such as a robot."""
+    return [] if place.kind in (ACCELERATOR, BARE_NODE) else [place.kind]

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from roost.config.layout import Layout
-from roost.errors import ConfigurationError, Finding
+from roost.errors import ConfigurationError, Finding, PlacementError, shown
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
 from roost.placement.packed import PackedPlacementStrategy
-from roost.placement.placement import make_placements
+from roost.placement.placement import Placement, make_placements
 from roost.placement.strategies import NodePlacementStrategy, PlacementStrategy, inventory_of
 from roost.planning.checks import check
 from roost.planning.compiler import JobCompiler
@@ -69,23 +69,47 @@ def plan_allocation(name: str, node: int, device: int | None, inventory: Invento
 
 def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
     """A plan of one component, placed by a strategy: anything with `get_placement`."""
-    if not hasattr(strategy, "get_placement"):
+    if not hasattr(strategy, "get_placement") or isinstance(strategy, type):
         raise ConfigurationError(
             Finding(
                 code="RP105",
-                what=f"{strategy!r} is not a placement strategy"[:200],
+                what=f"{_seen(strategy)} is not a placement strategy",
                 remedy="pass one, such as roost.PackedPlacementStrategy(0, 3), "
                 "or launch a plan: cluster.launch(roost.plan(job, cluster), workers)",
             )
         )
-    members = tuple(strategy.get_placement(inventory, isolate_accelerator))
-    groups = getattr(strategy, "groups", {})
+    members = strategy.get_placement(inventory, isolate_accelerator)
+    grouped = inventory.joined(getattr(strategy, "groups", {}))
+    problem = _misplacement(members, grouped)
+    if problem:
+        what = f"the placements of {_seen(strategy)} cannot be launched"
+        raise PlacementError(Finding(code="RP105", what=what, why=problem))
     component = ComponentPlan(
         name=name,
         node_groups=tuple(dict.fromkeys(place.node_group_label for place in members)),
-        members=members,
+        members=tuple(sorted(members, key=lambda place: place.rank)),
     )
-    return Plan(inventory=inventory.joined(groups), components={name: component})
+    return Plan(inventory=grouped, components={name: component})
+
+
+def _seen(strategy: Any) -> str:
+    plain = isinstance(strategy, (str, int, float))
+    return shown(strategy) if plain else f"a value of type {type(strategy).__name__}"
+
+
+def _misplacement(members: Any, inventory: Inventory) -> str:
+    """What is wrong with what a strategy returned: it may be anyone's."""
+    if not isinstance(members, Sequence) or not all(isinstance(one, Placement) for one in members):
+        return "they are not a list of roost.Placement"
+    if sorted(one.rank for one in members) != list(range(len(members))) or not members:
+        return f"their ranks are not 0 to N-1, each once ({len(members)} of them)"
+    for place in members:
+        if not 0 <= place.cluster_node_rank < len(inventory.nodes):
+            return f"rank {place.rank} is on node {place.cluster_node_rank}, which does not exist"
+        count = inventory.nodes[place.cluster_node_rank].accelerators.count
+        if place.holds_accelerators and not all(0 <= number < count for number in place.hardware):
+            return f"rank {place.rank} holds accelerators that node {place.cluster_node_rank} does not have"
+    return ""
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,6 +95,9 @@ class InlineBackend:
 
     def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
         self.inventory = self.inventory.joined(groups)
+
+    def forget_groups(self, labels: Collection[str]) -> None:
+        self.inventory = self.inventory.without(labels)
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
         return []  # nothing is held inline

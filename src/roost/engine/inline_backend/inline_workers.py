@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import time
 import traceback
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,21 +89,21 @@ class InlineWorkers:
 
     def _run(self, rank: int, method: str, args: Any, kwargs: Any) -> Outcome:
         log = self._logs[rank]
-        place = log.begin(method)
+        number, began = log.begin(method), time.perf_counter()
         with _as_rank(self._settings[rank]):
             try:
                 value = getattr(self._workers[rank], method)(*args, **kwargs)
                 if inspect.isawaitable(value):
                     value = _finish(value)
             except Exception as error:
-                log.end(place, method, RAISED)
+                log.end(number, method, RAISED)
                 origin = Origin(self.name, rank, self.seats[rank], method)
-                return Outcome(error=error, origin=origin, seconds=_last_seconds(log))
+                return Outcome(error=error, origin=origin, seconds=time.perf_counter() - began)
             except BaseException:
-                log.end(place, method, RAISED)
+                log.end(number, method, RAISED)
                 raise
-        log.end(place, method, RETURNED)
-        return Outcome(value=value, seconds=_last_seconds(log))
+        log.end(number, method, RETURNED)
+        return Outcome(value=value, seconds=time.perf_counter() - began)
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
         return [
@@ -128,11 +129,6 @@ class InlineWorkers:
     def stop(self) -> None:
         self.running = False
         self._workers.clear()
-
-
-def _last_seconds(log: CallLog) -> float:
-    last = log.calls()[-1]
-    return (last.end or last.start) - last.start
 
 
 def _outcomes(result: GroupResult) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import ray
@@ -89,6 +89,11 @@ class NodeManager(Manager):
 
     def add_groups(self, groups: Mapping[str, Any]) -> None:
         self._layout["groups"] = {**self._layout["groups"], **groups}
+
+    def remove_groups(self, labels: Iterable[str]) -> None:
+        self._layout["groups"] = {
+            label: group for label, group in self._layout["groups"].items() if label not in set(labels)
+        }
 
     def get_layout(self) -> dict[str, Any]:
         return self._layout

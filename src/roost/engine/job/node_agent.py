@@ -54,6 +54,11 @@ class NodeAgent:
         for process, log in workers:
             self._log_of(process, log)
 
+    async def forget(self, processes: Iterable[Process]) -> None:
+        """Drop the logs of workers whose group has ended."""
+        for process in processes:
+            self._logs.pop(process, None)
+
     async def observe(self, workers: Iterable[tuple[Process, int]]) -> list[tuple[bool, list[Call]]]:
         """Of each worker: whether it lives, and its calls."""
         found = []

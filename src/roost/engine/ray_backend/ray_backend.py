@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import secrets
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -55,6 +57,10 @@ class RayBackend:
         self._managers: dict[type[Manager], Any] = {}
         self._agents: dict[str, Any] = {}
         self._allocated: list[Any] = []
+        self._uses: Counter[tuple[int, int]] = (
+            Counter()
+        )  # how many launches of this process use an accelerator
+        self._counting = threading.Lock()
         self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
         self._open = True
         self.live: list[LiveNode] = []
@@ -161,17 +167,29 @@ class RayBackend:
         self.inventory = self.inventory.joined(groups)
         self._managers[NodeManager].add_groups.remote(dict(groups))
 
+    def forget_groups(self, labels: Collection[str]) -> None:
+        self.inventory = self.inventory.without(labels)
+        self._managers[NodeManager].remove_groups.remote(list(labels))
+
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
-        before = set(self.reservation.held)
         self.reservation.ensure(needs)
-        return [key for key in self.reservation.held if key not in before]
+        keys = [(node, device) for node, devices in needs.items() for device in devices]
+        with self._counting:
+            self._uses.update(keys)
+        return keys
 
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
-        if self._open and ray.is_initialized():
-            used = {key for order, _ in self._groups.values() for key in _accelerators(order)}
-            self.reservation.give_back([key for key in accelerators if key not in used | set(self._pooled)])
+        if not self._open or not ray.is_initialized():
+            return
+        with self._counting:
+            self._uses.subtract(accelerators)
+            unused = {key for key in accelerators if self._uses[key] <= 0 and key not in self._pooled}
+        if unused:  # groups that other processes of the job have launched may sit there too
+            groups = WorkerManager.get_proxy(self.job).list_groups().values()
+            used = {key for group in groups for key in _accelerators(group["placements"])}
+            self.reservation.give_back(unused - used)
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         site = Site(job=self.job, live=self.live, reservation=self.reservation)
@@ -339,8 +357,11 @@ class RayBackend:
         if not self._open or not ray.is_initialized():
             return
         for name, (order, _) in list(self._groups.items()):
-            if not own.isdisjoint(_accelerators(order)):
+            if not own.isdisjoint(_accelerators(order.placements)):
                 self.end_group(name)
+        with self._counting:
+            for key in own:
+                del self._uses[key]
         self.reservation.give_back(own)
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -364,11 +385,11 @@ class RayBackend:
             self._connection.close()
 
 
-def _accelerators(order: GroupOrder) -> set[tuple[int, int]]:
+def _accelerators(placements: Sequence[Placement]) -> set[tuple[int, int]]:
     """The accelerators of a group, by node and number."""
     return {
         (place.cluster_node_rank, number)
-        for place in order.placements
+        for place in placements
         if place.holds_accelerators
         for number in place.hardware
     }

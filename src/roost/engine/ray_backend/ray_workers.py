@@ -11,6 +11,7 @@ import ray
 
 from roost.engine.backend import GroupOrder, ProcessFacts
 from roost.engine.job.agents import agent_of
+from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_abandoned, once, sweep
 from roost.engine.ray_backend.starting import GroupStart, gathered
 from roost.engine.ray_backend.worker_host import StartReport
@@ -43,6 +44,7 @@ class RayWorkers:
         self.reports: dict[int, StartReport] = {}
         self.generations: dict[int, int] = {}
         self._known: dict[int, KnownActor] = {}
+        self._followed: dict[int, list[Process]] = {}  # whose logs the agents keep, by node
 
     @classmethod
     def attached(
@@ -92,7 +94,10 @@ class RayWorkers:
         kwargs = {key: once(arg) for key, arg in kwargs.items()}
         try:
             if differ_by_rank(args) or differ_by_rank(kwargs.values()):
-                mine = [arguments_of(i, len(ranks), args, kwargs, _references) for i in range(len(ranks))]
+                mine = [
+                    arguments_of(position, len(ranks), args, kwargs, _references, _is_reference)
+                    for position in range(len(ranks))
+                ]
                 refs = [
                     getattr(handle, method).remote(*own, **named)
                     for handle, (own, named) in zip(handles, mine, strict=True)
@@ -153,7 +158,7 @@ class RayWorkers:
 
     def begin(self, ranks: Sequence[int]) -> dict[Any, tuple[GroupStart, int]]:
         assert self.start is not None
-        begun = self.start.begin(ranks, self.handles)
+        begun = self.start.begin(ranks, self.handles, lambda: self.running)
         return {ref: (self.start, rank) for ref, rank in begun.items()}
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
@@ -179,6 +184,7 @@ class RayWorkers:
             by_node.setdefault(node, []).append((report.process, report.call_log))
         for node, followed in by_node.items():
             self.start.site.live[node].agent.follow.remote(followed)
+            self._followed.setdefault(node, []).extend(process for process, _ in followed)
 
     def end(self, ranks: Sequence[int]) -> None:
         for rank in ranks:
@@ -187,16 +193,23 @@ class RayWorkers:
 
     def stop(self) -> None:
         self.running = False
-        handles, self.handles = self.handles, {}
+        handles = list(self.handles.values())
+        self.handles.clear()  # the same table: a launch in another thread may still add to it, and stops us again
         if not ray.is_initialized():
             forget_abandoned()
             return
         sweep()
-        for handle in handles.values():
+        for handle in handles:
             ray.kill(handle)
         if self.start is not None:
-            leader = self.start.site.live[self.placements[0].cluster_node_rank]
-            leader.agent.release_ports.remote([self.start.master_port])
+            live = self.start.site.live
+            live[self.placements[0].cluster_node_rank].agent.release_ports.remote([self.start.master_port])
+            for node, processes in self._followed.items():
+                live[node].agent.forget.remote(processes)
+
+
+def _is_reference(argument: Any) -> bool:
+    return isinstance(argument, ray.ObjectRef)
 
 
 def _references(result: GroupResult) -> Sequence[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -80,14 +80,20 @@ class GroupStart:
         self.actor = actor_for(self.order.worker.cls, self.order.worker.methods)
         self.program = ray.put(_pickled(self.order))
 
-    def begin(self, ranks: Sequence[int], handles: dict[int, Any]) -> dict[Any, int]:
+    def begin(
+        self, ranks: Sequence[int], handles: dict[int, Any], wanted: Callable[[], bool]
+    ) -> dict[Any, int]:
         """Create these ranks' processes and tell each who it is. Returns what to wait for.
 
-        The handles are put in as they come, so that they can be ended.
+        The handles are put in as they come, so that they can be ended. Once the group is not `wanted` any more, since
+        another thread shuts it down, no further process is started.
         """
         defaults, paths = environment.passed_on(os.environ), tuple(path for path in sys.path if path)
         started: dict[Any, int] = {}
         for rank in ranks:
+            if not wanted():
+                what = f"{self.order.name} was shut down while it started"
+                raise LaunchError(Finding(code="RE108", what=what))
             placement = self.order.placements[rank]
             settings = self._settings(placement)
             handle = handles[rank] = self._create(placement, settings)

@@ -130,14 +130,14 @@ def _actor(name: str, methods: tuple[str, ...], is_async: bool) -> Any:
 
 def _forwarded(method: str) -> Callable[..., Any]:
     def forward(self: WorkerHost, *args: Any, **kwargs: Any) -> Any:
-        place = self._roost_begin(method)
+        number = self._roost_begin(method)
         try:
             args, kwargs = assembled(args, kwargs)  # type: ignore[assignment]
             value = getattr(self._roost_worker, method)(*args, **kwargs)
         except BaseException as error:
-            self._roost_calls.end(place, method, RAISED)
+            self._roost_calls.end(number, method, RAISED)
             _raise_portable(error, self._roost_origin(method))
-        self._roost_calls.end(place, method, RETURNED)
+        self._roost_calls.end(number, method, RETURNED)
         return value
 
     forward.__name__ = method
@@ -146,16 +146,16 @@ def _forwarded(method: str) -> Callable[..., Any]:
 
 def _forwarded_async(method: str) -> Callable[..., Any]:
     async def forward(self: AsyncWorkerHost, *args: Any, **kwargs: Any) -> Any:
-        place = self._roost_begin(method)
+        number = self._roost_begin(method)
         try:
             args, kwargs = assembled(args, kwargs)  # type: ignore[assignment]
             value = getattr(self._roost_worker, method)(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
         except BaseException as error:
-            self._roost_calls.end(place, method, RAISED)
+            self._roost_calls.end(number, method, RAISED)
             _raise_portable(error, self._roost_origin(method))
-        self._roost_calls.end(place, method, RETURNED)
+        self._roost_calls.end(number, method, RETURNED)
         return value
 
     forward.__name__ = method

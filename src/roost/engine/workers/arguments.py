@@ -48,10 +48,11 @@ def differ_by_rank(arguments: Iterable[Any]) -> bool:
 def check_scattered(subject: str, arguments: Iterable[Any], ranks: int, noun: str = "ranks") -> None:
     """Refuse values that cannot be given out to so many ranks."""
     for argument in arguments:
-        if not isinstance(argument, Scattered) or len(argument) == ranks:
+        if not isinstance(argument, Scattered) or len(argument) == ranks > 0:
             continue
         count = len(argument)
-        if argument.result is not None and (count % ranks == 0 or ranks % count == 0):
+        divides = min(count, ranks) > 0 and max(count, ranks) % min(count, ranks) == 0
+        if argument.result is not None and divides:
             continue
         raise WorkerError(
             Finding(
@@ -69,8 +70,12 @@ def arguments_of(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     values_of: Callable[[GroupResult], Sequence[Any]],
+    is_reference: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments for one of the ranks. `values_of` names the values of a result, as the backend passes them."""
+    """The arguments for one of the ranks. `values_of` names the values of a result, as the backend passes them.
+
+    A backend fills in references only where they are arguments themselves, so those become inputs too.
+    """
     inputs: list[Any] = []
 
     def passed(values: Sequence[Any], as_list: bool = True) -> Inputs:
@@ -80,10 +85,9 @@ def arguments_of(
     def own(argument: Any) -> Any:
         if isinstance(argument, GroupResult):
             return passed(values_of(argument))
-        if not isinstance(argument, Scattered):
-            return argument
-        if argument.result is None:
-            return argument.values[position]
+        if not isinstance(argument, Scattered) or argument.result is None:
+            value = argument.values[position] if isinstance(argument, Scattered) else argument
+            return passed([value], as_list=False) if is_reference(value) else value
         values = values_of(argument.result)
         if len(values) <= ranks:
             return passed([values[position // (ranks // len(values))]], as_list=False)

@@ -21,6 +21,8 @@ OUTCOMES = ("running", "returned", "raised")
 _RECORD = struct.Struct("<QddHB5x24s8x")  # number from 1, start, end, method, outcome, task
 _END = struct.Struct("<dHB")  # written over a record from its end on
 _END_OFFSET = 16
+_OUTCOME_OFFSET = 26
+_NUMBER = struct.Struct("<Q")
 _HEADER = struct.Struct("<8sII")
 _MAGIC = b"roostlog"
 
@@ -53,15 +55,28 @@ class CallLog:
         self._count = 0
 
     def begin(self, method: str, task: bytes = b"") -> int:
-        """Note that a call starts. Returns its place, for `end`."""
-        place = self._first + (self._count % self._slots) * _RECORD.size
-        self._count += 1
-        number = self._numbers[method]
-        _RECORD.pack_into(self._memory, place, self._count, time.time(), 0.0, number, RUNNING, task)
-        return place
+        """Note that a call starts. Returns its number, for `end`."""
+        for _ in range(self._slots):  # a call that still runs keeps its place
+            self._count += 1
+            place = self._place(self._count)
+            if not self._running(place):
+                break
+        _RECORD.pack_into(
+            self._memory, place, self._count, time.time(), 0.0, self._numbers[method], RUNNING, task
+        )
+        return self._count
 
-    def end(self, place: int, method: str, outcome: int) -> None:
-        _END.pack_into(self._memory, place + _END_OFFSET, time.time(), self._numbers[method], outcome)
+    def end(self, number: int, method: str, outcome: int) -> None:
+        place = self._place(number)
+        if _NUMBER.unpack_from(self._memory, place)[0] == number:  # else the ring has come around
+            _END.pack_into(self._memory, place + _END_OFFSET, time.time(), self._numbers[method], outcome)
+
+    def _place(self, number: int) -> int:
+        return self._first + (number - 1) % self._slots * _RECORD.size
+
+    def _running(self, place: int) -> bool:
+        written = _NUMBER.unpack_from(self._memory, place)[0]
+        return bool(written) and self._memory[place + _OUTCOME_OFFSET] == RUNNING
 
     def calls(self) -> list[Call]:
         return _calls(self._memory)
@@ -89,14 +104,13 @@ class CallReader:
 
 def _calls(memory: Any) -> list[Call]:
     """In the order in which they started."""
-    _, length, slots = _HEADER.unpack_from(memory, 0)
+    _, length, _ = _HEADER.unpack_from(memory, 0)
     first = _HEADER.size + length
     names: list[str] = json.loads(bytes(memory[_HEADER.size : first]))
     found = []
-    for slot in range(slots):
-        number, start, end, method, outcome, task = _RECORD.unpack_from(memory, first + slot * _RECORD.size)
-        if not number:
-            break  # nothing was written behind it
+    for number, start, end, method, outcome, task in _RECORD.iter_unpack(bytes(memory[first:])):
+        if not number:  # never written, or just being written
+            continue
         found.append(
             Call(
                 number=number,

@@ -19,6 +19,9 @@ GROUP_NAMES = frozenset(
     )
 )
 
+# What every worker is given as attributes.
+ATTRIBUTES = ("group_name", "local_rank", "placement", "rank", "share", "world_size")
+
 
 class Worker:
     """Subclass it, then `MyWorker.create_group(...).launch(cluster, ...)`."""
@@ -85,13 +88,14 @@ class GroupLauncher:
     def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
         self.cls, self.args, self.kwargs = cls, args, kwargs or {}
         self.methods = method_names(cls)
-        hidden = sorted(GROUP_NAMES.intersection(self.methods))
+        owners = {**dict.fromkeys(ATTRIBUTES, "workers"), **dict.fromkeys(GROUP_NAMES, "groups")}
+        hidden = sorted(owners.keys() & set(self.methods))
         if hidden:
             raise ConfigurationError(
                 *[
                     Finding(
                         code="RE115",
-                        what=f"{cls.__name__}.{name} could not be called: groups have a `{name}` of their own",
+                        what=f"{cls.__name__}.{name} could not be called: {owners[name]} have a `{name}` of their own",
                         remedy="rename the method",
                     )
                     for name in hidden
