@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ray
 JOB: dict[str, Any] = {
     "cluster": {
         "component_placement": {
-            "actor": "0-3",
+            "actor": "0-1",
             "rollout": "4-7:0-1",
             "env": {"node_group": "node", "placement": "0-2"},
         }
@@ -31,8 +31,7 @@ JOB: dict[str, Any] = {
 }
 
 
-def test_one_failure_takes_everything_down(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
+def test_one_failure_takes_everything_down(cluster: roost.Cluster) -> None:
     plan = roost.plan(JOB, cluster)
     workers = {"actor": Reporter, "rollout": Refuses.create_group(1), "env": Sink}
     with pytest.raises(roost.LaunchError) as caught:
@@ -55,12 +54,11 @@ def test_one_failure_takes_everything_down(clusters: Callable[..., roost.Cluster
         assert len(run["rollout"].how_many().wait(timeout=60)) == 2
 
 
-def test_shutting_a_run_down_gives_everything_back(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
+def test_shutting_a_run_down_gives_everything_back(cluster: roost.Cluster) -> None:
     plan = roost.plan(JOB, cluster)
     run = cluster.launch(plan, {"actor": Source, "rollout": Sink, "env": Sink})
     pids = [*run["actor"].pid().wait(timeout=60), *run["rollout"].pid().wait(timeout=60)]
-    assert held_by(cluster.job) == 8
+    assert held_by(cluster.job) == 6
     run.shutdown()
     run.shutdown()
     eventually(lambda: held_by(cluster.job) == 0, 10, "the accelerators are given back")
@@ -69,20 +67,9 @@ def test_shutting_a_run_down_gives_everything_back(clusters: Callable[..., roost
         run["actor"].pid()
 
 
-def test_accelerators_that_another_group_uses_by_now_are_kept(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
-    plan = roost.plan({"cluster": {"component_placement": {"first": "0-3"}}}, cluster)
-    run = cluster.launch(plan, {"first": Sink})
-    with Sink.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 3), name="second") as second:
-        run.shutdown()
-        assert held_by(cluster.job) >= 2
-        assert second.how_many().wait(timeout=60) == [0, 0]
-
-
-def test_skipped_components_hold_and_run_nothing(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters()
+def test_skipped_components_hold_and_run_nothing(cluster: roost.Cluster) -> None:
     with cluster.launch(roost.plan(JOB, cluster), {"actor": Sink, "env": Sink}, skip=["rollout"]) as run:
-        assert held_by(cluster.job) == 8
+        assert held_by(cluster.job) == 6
         assert list(run.groups) == ["actor", "env"]
         with pytest.raises(roost.WorkerError, match="component 'rollout' runs nothing in this run"):
             run["rollout"]
@@ -90,7 +77,10 @@ def test_skipped_components_hold_and_run_nothing(clusters: Callable[..., roost.C
 
 
 def test_a_saved_plan_runs_as_it_was_reviewed(
-    clusters: Callable[..., roost.Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: roost.Cluster,
+    clusters: Callable[..., roost.Cluster],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Made on a laptop, from an inventory; its secret comes from the environment of the launch."""
     group = {
@@ -102,7 +92,6 @@ def test_a_saved_plan_runs_as_it_was_reviewed(
     job = {"cluster": {"component_placement": rules, "node_groups": [group]}}
     roost.save_plan(roost.plan(job, "3x4"), tmp_path / "plan.json")
     saved = roost.load_plan(tmp_path / "plan.json")
-    cluster = clusters()
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(roost.ConfigurationError) as caught:
         cluster.launch(saved, {"actor": Reporter})
@@ -132,13 +121,8 @@ def test_a_saved_plan_runs_as_it_was_reviewed(
         assert run["actor"].environment("HF_TOKEN").wait(timeout=60)[0] == {"HF_TOKEN": "from the job"}
 
 
-def test_status_sees_idle_busy_stopped_and_dead_processes(
-    clusters: Callable[..., roost.Cluster], tmp_path: Path
-) -> None:
-    cluster = clusters(num_nodes=1)
-    plan = roost.plan(
-        {"cluster": {"num_nodes": 1, "component_placement": {"source": "0-2", "sink": "3"}}}, cluster
-    )
+def test_status_sees_idle_busy_stopped_and_dead_processes(cluster: roost.Cluster, tmp_path: Path) -> None:
+    plan = roost.plan({"cluster": {"component_placement": {"source": "0-2", "sink": "3"}}}, cluster)
     with cluster.launch(plan, {"source": Source, "sink": Sink}) as run:
         pids = run["source"].pid().wait(timeout=60)
         assert [one.state for one in run.status()] == ["idle"] * 4
@@ -177,3 +161,12 @@ def test_nothing_is_left_when_the_driver_ends(clusters: Callable[..., roost.Clus
     assert remains(cluster.job, pids, [])
     cluster.shutdown()
     assert_gone(cluster.job, pids, [cluster.master_port])
+
+
+def test_accelerators_that_another_group_uses_by_now_are_kept(cluster: roost.Cluster) -> None:
+    plan = roost.plan({"cluster": {"component_placement": {"first": "0-3"}}}, cluster)
+    run = cluster.launch(plan, {"first": Sink})
+    with Sink.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 3), name="second") as second:
+        run.shutdown()
+        assert held_by(cluster.job) >= 2
+        assert second.how_many().wait(timeout=60) == [0, 0]
