@@ -51,7 +51,8 @@ LIVE = (
     "docs/ports-and-locks.md",
     "docs/pools.md",
     "docs/launch.md",
-)  # these start a real Ray
+)  # these start a real Ray, side by side
+ALONE = ("docs/runs.md",)  # this one too, in the process of the tests
 
 
 Programs = dict[str, tuple[subprocess.Popen[bytes], Path]]  # with what each prints
@@ -82,7 +83,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.ray] if name_of(page) in LIVE else []) for page in PAGES],
+    [
+        pytest.param(page, marks=[pytest.mark.ray] if name_of(page) in (*LIVE, *ALONE) else [])
+        for page in PAGES
+    ],
     ids=name_of,
 )
 def test_examples_of(page: Path, request: pytest.FixtureRequest) -> None:
