@@ -200,6 +200,12 @@ def test_a_skipped_component_runs_nothing(inline: Callable[..., Any]) -> None:
 # -- what is refused before anything starts ------------------------------------------------------------------
 
 
+def test_what_is_wrong_with_a_class_of_several_components_is_said_once(inline: Callable[..., Any]) -> None:
+    rules = "cluster: {component_placement: {a: 0, b: 1, c: 2}}\n"
+    Path("job.yaml").write_text(rules + "workers: {'a,b,c': program:Acto}\ndriver: program:main\n")
+    assert offline(inline).count("program has no 'Acto'") == 1
+
+
 def test_every_problem_of_the_code_at_once(inline: Callable[..., Any]) -> None:
     Path("job.yaml").write_text(
         "cluster: {component_placement: {a: 0, b: 1, c: 2, d: 3, e: 0, f: 1}}\n"

@@ -38,7 +38,8 @@ class UserCode:
         }
         self.driver: Driver | None = self._driver(program.driver) if program.driver else None
         if self.findings:
-            raise error_for(self.findings)
+            # One entry may name the class of several components: what is wrong with it is said once.
+            raise error_for(list(dict.fromkeys(self.findings)))
 
     def _fail(self, what: str, path: Path, why: str = "", remedy: str = "") -> None:
         self.findings.append(self._document.finding("RC107", what, path, why=why, remedy=remedy))
