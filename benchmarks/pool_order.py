@@ -3,7 +3,8 @@
     python benchmarks/pool_order.py [--on 4x8] [--rounds 3] [--check]
 
 Both reserve every accelerator, find out which one each position is, and sort. The baseline has a bundle and an
-actor for each, as programs do that schedule themselves; roost has a bundle and a probe for each node.
+actor for each, as programs do that schedule themselves. roost's pools have a bundle and a probe for each node; its
+placement groups (`apart`) have a bundle for each accelerator too, which one process on each node measures.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def one_probe_each(count: int) -> float:
     return seconds
 
 
-def with_roost(cluster: roost.Cluster, count: int) -> float:
+def with_roost(cluster: roost.Cluster, count: int, apart: bool = False) -> float:
     began = time.perf_counter()
-    pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=count, rollout_num_gpus=0))
+    pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=count, rollout_num_gpus=0), apart=apart)
     seconds = time.perf_counter() - began
     assert len(pool) == count
     pool.release()
@@ -77,7 +78,7 @@ def main() -> int:
         return ask(*about)
 
     measuring._probe = counted
-    times: dict[str, list[float]] = {"each": [], "roost": []}
+    times: dict[str, list[float]] = {"each": [], "roost": [], "apart": []}
     with (
         roost.embedded(arguments.on) as address,
         roost.Cluster(num_nodes=nodes, address=address, job="bench") as cluster,
@@ -88,18 +89,20 @@ def main() -> int:
         for _ in range(arguments.rounds):
             times["each"].append(one_probe_each(count))
             settle(count)
+            times["apart"].append(with_roost(cluster, count, apart=True))
+            settle(count)
+            probes = 0
             times["roost"].append(with_roost(cluster, count))
             settle(count)
     each = statistics.median(times["each"])
     ratio, cold = each / statistics.median(times["roost"]), each / first
-    per_round = probes / arguments.rounds
+    apart = each / statistics.median(times["apart"])
     print(
-        f"{arguments.on}: {ratio:.1f} times faster than one probe actor per accelerator, {cold:.1f} the first time"
+        f"{arguments.on}: {ratio:.1f} times faster than one probe actor per accelerator, {cold:.1f} the first time, "
+        f"{apart:.1f} with a bundle per accelerator (medians, {arguments.rounds} rounds)"
     )
-    print(
-        f"probes started: {per_round:g} for {nodes} nodes, {count} accelerators (medians, {arguments.rounds} rounds)"
-    )
-    return 0 if (ratio >= 4 and per_round == nodes) or not arguments.check else 1
+    print(f"probes started for a pool: {probes} for {nodes} nodes, {count} accelerators")
+    return 0 if (min(ratio, apart) >= 4 and probes == nodes) or not arguments.check else 1
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -12,11 +14,19 @@ from hypothesis import HealthCheck, settings
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "engine")]
 pytest_plugins = ["live"]
 
+# Jobs write their history there, and not into the home of whoever runs the tests.
+_state = tempfile.TemporaryDirectory(prefix="roost-state-", ignore_cleanup_errors=True)
+os.environ.setdefault("ROOST_STATE", _state.name)
+# The tests run side by side, and the threads of a linear-algebra library would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# A shell lets its background jobs ignore Ctrl-C, and the programs that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No deadline: how long an example takes is the machine's business. In CI the same examples every time.
 settings.register_profile(
     "roost",
     deadline=None,
-    max_examples=150,
+    max_examples=75,
     derandomize=os.environ.get("CI") == "true",
     suppress_health_check=[HealthCheck.too_slow],
 )

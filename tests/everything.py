@@ -15,21 +15,24 @@ TESTS = Path(__file__).parent
 OWN_RAYS = {
     "cli/test_embedded_verb.py",
     "engine/test_canaries.py",
+    "engine/test_cluster_gone.py",
     "engine/test_embedded_fallback.py",
     "engine/test_embedded_start.py",
     "engine/test_hosts.py",
     "rl/test_rollout_hosts.py",
     "test_docs.py",
 }
-# Tests of the engine that run with the rest, so that all three end at about the same time.
-MOVED = {"engine/test_pools.py", "engine/test_reservation.py"}
+# So that all three end at about the same time: tests of the engine that run with the rest, and tests without Ray
+# that run with those of own Rays.
+MOVED = {"engine/test_pools.py"}
+WITHOUT_RAY = ("config/", "views/", "test_hostile.py", "test_properties.py", "test_golden.py")
 
 
 def share_of(name: str) -> str:
     """The process that runs a file."""
-    if name in OWN_RAYS:
+    if name in OWN_RAYS or name.startswith(WITHOUT_RAY):
         return "rays"
-    return "engine" if name.startswith("engine/") and name not in MOVED else "rest"
+    return "engine" if name.startswith(("engine/", "suggesting/")) and name not in MOVED else "rest"
 
 
 def shares() -> dict[str, list[str]]:
@@ -53,7 +56,15 @@ def passed_on(name: str, process: subprocess.Popen[str]) -> None:
 def main(options: list[str]) -> int:
     running = {
         name: subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-m", "not torch and not slow", *files, *options],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-m",
+                "not torch and not router and not slow and not soak",
+                *files,
+                *options,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ def shared_job(connected: str) -> Iterator[roost.Cluster]:
     from running import new_job
 
     with roost.Cluster(num_nodes=3, job=new_job("shared")) as made:
+        roost.Cluster._made.pop(made.job)  # tests that make a cluster of their own begin without one
         yield made
 
 
@@ -68,6 +70,33 @@ def clusters(connected: str) -> Iterator[Callable[..., roost.Cluster]]:
         one.shutdown()
 
 
+@dataclass(frozen=True)
+class EndedJob:
+    """A job that was shut down, and what it had."""
+
+    cluster: roost.Cluster
+    actor: str
+    actor_pid: int
+    lock: roost.DeviceLock
+
+
+@pytest.fixture(scope="session")
+def ended_job(connected: str) -> EndedJob:
+    """It had an actor of a plain class and a device lock when it ended."""
+    import ray
+    from crew import Plain
+    from running import new_job
+
+    made = roost.Cluster(num_nodes=1, job=new_job("ended"), timeout=60)
+    try:
+        actor = made.allocate(Plain, "short-lived", 0, None, {})
+        pid = ray.get(actor.pid.remote(), timeout=60)
+        lock = made.device_lock(0, [0])
+    finally:
+        made.shutdown()
+    return EndedJob(made, "short-lived", pid, lock)
+
+
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Any]:
     """Three hosts with addresses of their own; a test starts Ray on them, and stops it."""
@@ -79,6 +108,26 @@ def hosts() -> Iterator[Any]:
         yield made
     finally:
         made.remove()
+
+
+@pytest.fixture(scope="session")
+def on_hosts(hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a job tells on three hosts of 8 accelerators, and on two that declare their ranks."""
+    from hosts import drive
+
+    plan = tmp_path_factory.mktemp("hosts") / "plan.json"
+    try:
+        hosts.start_ray(0, "--num-gpus=8")
+        hosts.start_ray(2, "--num-gpus=8")  # before the second
+        hosts.start_ray(1, "--num-gpus=8", CUDA_VISIBLE_DEVICES="8,9,10,11,12,13,14,15")
+        natural = drive(hosts, 3, plan)
+        hosts.stop_ray()
+        for number, rank in enumerate("10"):  # one after the other: they share the head's directory
+            hosts.start_ray(number, "--num-gpus=8", ROOST_NODE_RANK=rank)
+        declared = drive(hosts, 2, plan)
+    finally:
+        hosts.stop_ray()
+    return {"natural": natural, "declared": declared}
 
 
 @pytest.fixture

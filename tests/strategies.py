@@ -45,7 +45,7 @@ def node_groups(draw: st.DrawFn, inventory: Inventory) -> list[dict[str, Any]]:
             group["ignore_hardware"] = True
         if kind == "robot":
             homes = draw(st.lists(st.sampled_from(ranks), min_size=1, max_size=4))
-            configs = [{"node_rank": home, "port": number} for number, home in enumerate(homes)]
+            configs = [{"node_rank": home, "name": f"{label}-{number}"} for number, home in enumerate(homes)]
             group["hardware"] = {"type": "Arm", "configs": configs}
         groups.append(group)
     return groups
@@ -136,7 +136,7 @@ def layouts(draw: st.DrawFn) -> Layout:
         groups = []
         for _ in range(draw(st.integers(1, 3))):
             own = draw(st.sampled_from([None, 1, 2, 4, 8]))
-            kind = draw(st.sampled_from(["regular", "prefill", "decode", "placeholder"]))
+            kind = draw(st.sampled_from(["regular", "prefill", "decode", "encoder", "placeholder"]))
             count = draw(st.integers(0, 3)) * (own or width)
             groups.append(EngineGroup(kind=kind, num_gpus=count, gpus_per_engine=own))
         servers.append(Server(name=name, groups=tuple(groups)))

@@ -2,6 +2,7 @@
 
 - `yaml`: a job, or an inventory when it has `nodes`; it must be fine. A first line `# name.yaml` also
   writes it to that file, for the blocks that follow; `# name.yaml (wrong)` says that it must not be fine.
+  `# folder/name.yaml` only writes it: it may be a part of a Hydra project.
 - `python`: run in one namespace a page; `>>>` sessions must print what they show. A first line `# name.py`
   writes it to that file instead.
 - `console`: `$ roost ...` (and `cat`, `echo`) must print what follows, stdout and stderr together.
@@ -25,11 +26,13 @@ from typing import Any
 import pytest
 
 import roost
+from roost.cli.code_pages import CodePage, code_page
 from roost.cli.validate import problems_of
 from roost.errors import CODES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = [path for path in (ROOT / "examples").rglob("*") if path.suffix in (".py", ".yaml")]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 UPDATE = os.environ.get("ROOST_UPDATE_SNAPSHOTS") == "1"
 
@@ -45,14 +48,39 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-LIVE = (
-    "README.md",
+LIVE = ("README.md", "docs/launch.md")  # these start a real Ray, side by side
+# These start one of the same shape in Python. They share it, one page after the other.
+SHARED = (
+    "docs/channels.md",
     "docs/running.md",
     "docs/ports-and-locks.md",
     "docs/pools.md",
-    "docs/launch.md",
-)  # these start a real Ray, side by side
-ALONE = ("docs/runs.md",)  # this one too, in the process of the tests
+    "docs/runs.md",
+)
+NEEDING = {
+    "docs/router.md": [pytest.mark.router],
+    "docs/hydra.md": [pytest.mark.hydra],
+    "docs/editors.md": [pytest.mark.installed],
+}
+MARKS = {**{name: [pytest.mark.ray] for name in (*LIVE, *SHARED)}, **NEEDING}
+
+
+@pytest.fixture(scope="module")
+def shared_ray() -> Iterator[Any]:
+    """What `roost.embedded` is for the pages that share a Ray."""
+    with roost.embedded("2x4") as address:
+
+        class Shared:
+            def __init__(self, shape: str) -> None:
+                assert shape == "2x4"
+
+            def start(self) -> str:
+                return address
+
+            def stop(self) -> None:
+                pass
+
+        yield Shared
 
 
 Programs = dict[str, tuple[subprocess.Popen[bytes], Path]]  # with what each prints
@@ -83,19 +111,19 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[pytest.mark.ray] if name_of(page) in (*LIVE, *ALONE) else [])
-        for page in PAGES
-    ],
+    [pytest.param(page, marks=MARKS.get(name_of(page), [])) for page in PAGES],
     ids=name_of,
 )
 def test_examples_of(page: Path, request: pytest.FixtureRequest) -> None:
     if name_of(page) in LIVE:
         program, output = request.getfixturevalue("programs")[name_of(page)]
-        assert program.wait(300) == 0, output.read_text()
-    else:
-        request.getfixturevalue("workplace")
-        run_examples(page)
+        assert program.wait(600) == 0, output.read_text()
+        return
+    request.getfixturevalue("workplace")
+    if name_of(page) in SHARED:
+        shared = request.getfixturevalue("shared_ray")
+        request.getfixturevalue("monkeypatch").setattr(roost, "embedded", shared, raising=False)
+    run_examples(page)
 
 
 def run_examples(page: Path) -> None:
@@ -123,11 +151,16 @@ def run_examples(page: Path) -> None:
 
 
 def check_yaml(body: str) -> None:
-    named = re.match(r"# ([\w-]+\.yaml)( \(wrong\))?\n", body)
+    named = re.match(r"# ([\w/-]+\.yaml)( \(wrong\))?\n", body)
     path = Path(named[1] if named else "unnamed.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(body)
+    if "/" in str(path):
+        return
     if re.search(r"^nodes:", body, re.MULTILINE):
         assert roost.Inventory.load(path).nodes
+    elif re.search(r"^sglang:", body, re.MULTILINE):
+        assert roost.Layout.from_args({"sglang_config": path}).servers
     else:
         wrong = [finding.what for finding in problems_of(str(path), None)]
         assert bool(wrong) == bool(named and named[2]), wrong
@@ -187,15 +220,29 @@ def check_make(body: str) -> None:
             assert words[1] in targets, line
 
 
-def test_the_table_of_codes_is_that_of_the_code() -> None:
+def test_the_page_of_codes_is_that_of_the_code() -> None:
     page = ROOT / "docs" / "errors.md"
     head, mark, _ = page.read_text("utf-8").partition("<!-- codes -->\n")
     kinds = {"config": "job", "fit": "fit", "advice": "advice", "run": "run"}
-    rows = [f"| `{code}` | {kinds[meaning.kind]} | {meaning.title} |" for code, meaning in CODES.items()]
+    rows = [
+        f"| [`{code}`](#{code.lower()}) | {kinds[meaning.kind]} | {meaning.title} |"
+        for code, meaning in CODES.items()
+    ]
     right = "\n".join([f"{head}{mark}| code | kind | meaning |", "|---|---|---|", *rows, ""])
+    right += "".join(about_code(code_page(code)) for code in CODES)
     if UPDATE:
         page.write_text(right, "utf-8")
     assert page.read_text("utf-8") == right
+
+
+def about_code(page: CodePage) -> str:
+    parts = [f"\n## {page.code}\n", page.means.replace("${", "\\${"), ""]
+    for heading, text in page.example():
+        shown = f"# {heading}\n{text}" if heading in page.files else text
+        parts.append(f"```text\n{shown.rstrip()}\n```\n")
+    if page.when:
+        parts.append(f"For example: {page.when}\n")
+    return "\n".join([*parts, f"**Fix:** {page.fix}\n"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -205,7 +252,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_project_says_nothing_about_the_machine_it_was_written_on() -> None:
-    for page in [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "examples").iterdir()]:
+    for page in [*PAGES, ROOT / "CHANGELOG.md", *EXAMPLES]:
         assert not re.search(r"/(home|root|tmp|work)/", page.read_text("utf-8")), name_of(page)
 
 

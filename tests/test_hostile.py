@@ -1,9 +1,10 @@
-"""Twenty thousand inputs nobody should write: a configuration error or an answer, each within a second."""
+"""Ten thousand inputs nobody should write: a configuration error or an answer, each within a second."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import string
 import time
@@ -18,7 +19,7 @@ from omegaconf import OmegaConf
 import roost
 from roost.config.document import load, parse
 
-BATCH = 500
+BATCH = int(os.environ.get("ROOST_BATCH", "120"))  # how many inputs each seed makes
 SMALL = roost.Inventory.parse("2x8:A800,1x4:4090,1x0")
 
 JOBS = [
@@ -171,8 +172,11 @@ PIECES = [
 ]
 
 
-def survive(action: Callable[[], Any]) -> None:
-    """Run it. Configuration errors are fine, and must render; anything else that is raised is not."""
+def survive(action: Callable[[], Any]) -> bool:
+    """Run it. Configuration errors are fine, and must render; anything else that is raised is not.
+
+    Says whether it was refused.
+    """
     start = time.process_time()
     text = ""
     try:
@@ -185,6 +189,7 @@ def survive(action: Callable[[], Any]) -> None:
     else:
         assert text or outcome is not None
         assert all(ch.isprintable() or ch == "\n" for ch in text)
+    return bool(text)
 
 
 def mutated(rng: random.Random, text: str) -> str:
@@ -575,21 +580,9 @@ ATTACKS = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name: str) -> None:
     text = ATTACKS[name]
-    survive(lambda: roost.plan(parse(text), SMALL))
+    refused = survive(lambda: roost.plan(parse(text), SMALL))
+    assert refused or "uneven" in name or name.startswith(("many crowded", "many variables"))
     survive(lambda: roost.plan(parse(text), SMALL, placement=roost.ModelParallelComponentPlacement))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in ATTACKS
-        if "uneven" not in name and not name.startswith(("many crowded", "many variables"))
-    ],
-)
-def test_attack_is_refused(name: str) -> None:
-    with pytest.raises(roost.ConfigurationError):
-        roost.plan(parse(ATTACKS[name]), SMALL)
 
 
 def test_large_cluster_does_not_make_suggestions_costly() -> None:

@@ -164,9 +164,17 @@ def test_errors_show_no_secret(lines: list[str]) -> None:
 
 
 def test_several_variables_in_one_entry_of_a_list() -> None:
-    text = ENVIRONMENT + "            - {A: 1, B: 2}\n            - {name: x}\n"
+    text = ENVIRONMENT + "            - {A: 1, API_KEY: canary}\n            - {API_KEY: canary, B: 2}\n"
+    with pytest.raises(roost.ConfigurationError, match="has 2 variables") as caught:
+        roost.plan(parse(text), roost.Inventory.parse("1x1"))
+    assert caught.value.codes == ("RC103", "RC103")
+    assert "canary" not in str(caught.value)
+
+
+def test_a_variable_may_be_called_name() -> None:
+    text = ENVIRONMENT + "            - {name: x}\n"
     plan = roost.plan(parse(text), roost.Inventory.parse("1x1"))
-    assert dict(plan.inventory.environment("g", 0).env_vars) == {"A": "1", "B": "2", "name": "x"}
+    assert dict(plan.inventory.environment("g", 0).env_vars) == {"name": "x"}
 
 
 def test_an_override_with_a_secret_is_not_repeated() -> None:

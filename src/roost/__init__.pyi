@@ -4,8 +4,15 @@ from roost.config.engines import EngineGroup as EngineGroup
 from roost.config.engines import Server as Server
 from roost.config.layout import Layout as Layout
 from roost.config.layout_modes import LayoutMode as LayoutMode
+from roost.config.supervise import RestartLimits as RestartLimits
+from roost.config.supervise import RestartPolicy as RestartPolicy
+from roost.engine.channel import Channel as Channel
+from roost.engine.channels.batch import Batch as Batch
+from roost.engine.channels.batch import ItemFacts as ItemFacts
+from roost.engine.channels.channel_table import ChannelState as ChannelState
 from roost.engine.cluster import Cluster as Cluster
 from roost.engine.connection.embedded import embedded as embedded
+from roost.engine.data_buffer import DataBuffer as DataBuffer
 from roost.engine.events import Event as Event
 from roost.engine.group import WorkerGroup as WorkerGroup
 from roost.engine.here import check_fence as check_fence
@@ -20,13 +27,18 @@ from roost.engine.placement_groups import create_placement_groups as create_plac
 from roost.engine.pool import Pool as Pool
 from roost.engine.ports.port_lease import PortLease as PortLease
 from roost.engine.run import Run as Run
+from roost.engine.run_record import ProcessRecord as ProcessRecord
+from roost.engine.run_record import RunRecord as RunRecord
 from roost.engine.status import ProcessStatus as ProcessStatus
 from roost.engine.status import Status as Status
+from roost.engine.workers.arguments import scatter as scatter
 from roost.engine.workers.result import GroupResult as GroupResult
-from roost.engine.workers.scatter import scatter as scatter
 from roost.engine.workers.worker import Worker as Worker
 from roost.engine.workers.worker_context import current_worker as current_worker
 from roost.errors import CallTimeout as CallTimeout
+from roost.errors import ChannelClosed as ChannelClosed
+from roost.errors import ChannelError as ChannelError
+from roost.errors import ChannelTimeout as ChannelTimeout
 from roost.errors import ClusterError as ClusterError
 from roost.errors import ConfigurationError as ConfigurationError
 from roost.errors import Finding as Finding
@@ -40,14 +52,14 @@ from roost.errors import WorkerRaised as WorkerRaised
 from roost.inventory.accelerators import AcceleratorType as AcceleratorType
 from roost.inventory.accelerators import register_accelerator as register_accelerator
 from roost.inventory.groups import NodeGroup as NodeGroup
-from roost.inventory.hardware import register_hardware as register_hardware
+from roost.inventory.hardware_schemas import register_hardware as register_hardware
 from roost.inventory.inventory import Inventory as Inventory
 from roost.inventory.nodes import Node as Node
 from roost.inventory.ordering import NodeInfo as NodeInfo
-from roost.placement.older import ChunkedPlacementStrategy as ChunkedPlacementStrategy
-from roost.placement.older import FineGrainedPackedPlacementStrategy as FineGrainedPackedPlacementStrategy
-from roost.placement.older import StridedPlacementStrategy as StridedPlacementStrategy
+from roost.placement.packed import ChunkedPlacementStrategy as ChunkedPlacementStrategy
+from roost.placement.packed import FineGrainedPackedPlacementStrategy as FineGrainedPackedPlacementStrategy
 from roost.placement.packed import PackedPlacementStrategy as PackedPlacementStrategy
+from roost.placement.packed import StridedPlacementStrategy as StridedPlacementStrategy
 from roost.placement.placement import Placement as Placement
 from roost.placement.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
 from roost.placement.strategies import NodePlacementStrategy as NodePlacementStrategy
@@ -67,6 +79,13 @@ from roost.rl.engine import EngineContext as EngineContext
 from roost.rl.engine_group import Endpoint as Endpoint
 from roost.rl.rollout import RolloutManager as RolloutManager
 from roost.rl.train_group import TrainGroup as TrainGroup
+from roost.suggesting.profile import Profile as Profile
+from roost.suggesting.profile import read_profile as read_profile
+from roost.suggesting.simulator import Simulation as Simulation
+from roost.suggesting.simulator import simulate as simulate
+from roost.suggesting.suggestion import Suggestion as Suggestion
+from roost.suggesting.suggestion import suggest as suggest
+from roost.views.run_report import write_report as write_report
 
 __version__: str
 __all__: list[str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
@@ -40,6 +40,7 @@ CODES: dict[str, Code] = {
     "RC005": Code("a YAML feature roost refuses"),
     "RC006": Code("an interpolation cannot be resolved"),
     "RC007": Code("a malformed override"),
+    "RC008": Code("a job that Hydra cannot compose"),
     # RC1xx: the schema
     "RC101": Code("an unknown key"),
     "RC102": Code("a required key is missing"),
@@ -65,6 +66,7 @@ CODES: dict[str, Code] = {
     "RI107": Code("a hardware entry that does not fit its type"),
     "RI108": Code("fewer nodes than the job asks for", "fit"),
     "RI109": Code("a node rank listed twice"),
+    "RI110": Code("one piece of hardware declared by two node groups"),
     # RP1xx: placing
     "RP101": Code("resource ranks that do not exist", "fit"),
     "RP102": Code("a process that would span nodes", "fit"),
@@ -78,6 +80,14 @@ CODES: dict[str, Code] = {
     "RP110": Code("engines that do not tile the nodes", "fit"),
     "RP111": Code("shares of one accelerator that do not add up", "fit"),
     "RP112": Code("a layout that needs more accelerators than there are", "fit"),
+    "RP113": Code("no arrangement has enough accelerators", "fit"),
+    "RP114": Code("no arrangement has enough memory", "fit"),
+    # RF1xx: profiles
+    "RF101": Code("a flow or weights of a profile that make no sense"),
+    "RF102": Code("a measured size that cannot be used"),
+    "RF103": Code("widths that do not divide each other, or the nodes"),
+    "RF104": Code("node groups that a profile cannot be solved on"),
+    "RF105": Code("a job that cannot be measured as asked"),
     # RM1xx: model-parallel placement
     "RM101": Code("a component the model-parallel placement needs or does not know"),
     "RM102": Code("accelerators that are not consecutive", "fit"),
@@ -88,6 +98,8 @@ CODES: dict[str, Code] = {
     "RS101": Code("a saved plan that cannot be used"),
     "RS102": Code("a file that cannot be written"),
     "RS103": Code("secrets that a saved plan left out and that are nowhere to be found"),
+    "RS104": Code("a source of samples, or a saved data buffer, that cannot be used"),
+    "RS105": Code("a suggestion that does not hold"),
     # RE1xx: the live cluster
     "RE101": Code("the cluster cannot be reached", "run"),
     "RE102": Code("an unsupported Ray", "run"),
@@ -111,6 +123,13 @@ CODES: dict[str, Code] = {
     "RE120": Code("an engine that did not become ready", "run"),
     "RE121": Code("a plan that was made for another cluster", "fit"),
     "RE122": Code("components without workers, or workers without a component", "run"),
+    "RE123": Code("a channel that was full or empty for too long", "run"),
+    "RE124": Code("a closed channel", "run"),
+    "RE125": Code("a channel or data buffer that another process has opened differently", "run"),
+    "RE126": Code("an item of a channel that was lost with its node", "run"),
+    "RE127": Code("a component that was given up after too many failures", "run"),
+    "RE128": Code("the cluster itself is gone", "run"),
+    "RE129": Code("a router that cannot be had, or does not answer", "run"),
     # RW1xx: advice of the plan
     "RW101": Code("processes split unevenly over nodes", "advice"),
     "RW102": Code("accelerators left idle", "advice"),
@@ -120,6 +139,10 @@ CODES: dict[str, Code] = {
     "RW106": Code("a key of the older system that does nothing here", "advice"),
     "RW107": Code("process ranks that model-parallel placement does not use", "advice"),
     "RW108": Code("two components that share only where one range ends and the other begins", "advice"),
+    "RW109": Code("a restart policy that robots do not follow", "advice"),
+    "RW110": Code("a flag that may be a misspelt flag of a layout", "advice"),
+    "RW111": Code("a piece of hardware listed twice", "advice"),
+    "RW112": Code("machines that a scheduler is not told apart", "advice"),
     # RW2xx: advice about the live cluster
     "RW201": Code("a cluster on the network without authentication", "advice"),
     "RW202": Code("other accelerators granted than planned", "advice"),
@@ -136,16 +159,10 @@ class Span:
     line: int
     column: int
     length: int
-    excerpt: str = field(repr=False)  # the line may hold a secret, and reprs end up in logs
+    excerpt: str = field(default="", repr=False)  # the line may hold a secret, and reprs end up in logs
 
     def part(self, start: int, length: int) -> Span:
-        return Span(
-            source=self.source,
-            line=self.line,
-            column=self.column + start,
-            length=max(1, length),
-            excerpt=self.excerpt,
-        )
+        return replace(self, column=self.column + start, length=max(1, length))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,28 +183,29 @@ class Finding:
         return CODES[self.code].kind
 
     def to_dict(self) -> dict[str, object]:
-        place = self.where
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "what": self.what,
-            "why": self.why,
-            "remedy": self.remedy,
-            "path": list(self.path),
-            "where": place
-            and {
-                "source": place.source,
-                "line": place.line,
-                "column": place.column,
-                "length": place.length,
-            },
-        }
+        """The finding as plain data, without the text of its line, which may hold a secret."""
+        data = {"code": self.code, "severity": self.severity, **asdict(self), "path": list(self.path)}
+        if data["where"] is not None:
+            del data["where"]["excerpt"]
+        return data
 
 
 class RoostError(Exception):
     """The base of all errors. `findings` holds every problem that was found, not only the first."""
 
-    def __init__(self, *findings: Finding) -> None:
+    def __init__(
+        self,
+        *findings: Finding,
+        code: str = "",
+        what: str = "",
+        why: str = "",
+        remedy: str = "",
+        path: Path = (),
+        where: Span | None = None,
+    ) -> None:
+        """With findings, or with the fields of the only one."""
+        if code:
+            findings = (Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where),)
         super().__init__(*findings)
 
     @property
@@ -222,6 +240,10 @@ class JobEnded(ClusterError):
     """The job, or the process of roost that was asked, has ended."""
 
 
+class ClusterGone(ClusterError):
+    """Ray was stopped, or its head is lost."""
+
+
 class NoAnswer(ClusterError):
     """A process of roost did not answer in time. It may still carry out the request."""
 
@@ -249,9 +271,28 @@ class CallTimeout(WorkerError, TimeoutError):
     """Not every rank answered in time; the call goes on."""
 
 
+class ChannelError(ClusterError):
+    """A channel could not do what it was asked. `done` items of a put had gone in before."""
+
+    done: int = 0
+
+
+class ChannelClosed(ChannelError):
+    """The channel takes no more items, or has no more items to give."""
+
+
+class ChannelTimeout(ChannelError, TimeoutError):
+    """The channel was full, or had too few items, for all the time of a wait."""
+
+
+def errors_in(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings without warnings."""
+    return [finding for finding in findings if finding.severity == "error"]
+
+
 def error_for(findings: Sequence[Finding]) -> ConfigurationError:
     """One error with all findings: a `PlacementError` if every problem is one of placement."""
-    serious = [finding for finding in findings if finding.severity == "error"]
+    serious = errors_in(findings)
     placing = all(finding.code.startswith(("RP", "RM")) for finding in serious)
     return (PlacementError if placing else ConfigurationError)(*findings)
 
@@ -271,6 +312,11 @@ def nearest(word: object, known: Iterable[str]) -> str:
     return f"{hint}known: {shown}" if names else "there are none"
 
 
+def first_line(error: BaseException, limit: int = 300) -> str:
+    """The first line of an error's text, or its type when it has no text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
 def counted(number: int, noun: str) -> str:
     """`1 node`, `2 nodes`, `3 processes`."""
     if number == 1:
@@ -287,18 +333,16 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-_LONGEST_EXCERPT = 2_000
-
-
 def _printable(text: str, limit: int = 200) -> str:
     """The text without control characters: a file that it quotes must not control the terminal."""
-    kept = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text[: limit + 1])
+    kept = "".join(ch if ch.isprintable() else "\ufffd" for ch in text[: limit + 1])
     return kept if len(kept) <= limit else kept[: limit - 3] + "..."
 
 
-def _excerpt(place: Span, path: Path) -> list[str]:
+def excerpt(place: Span, path: Path) -> list[str]:
+    """The line of a position with a caret below it. Values that look secret are not shown."""
     line, column, length = place.excerpt, place.column - 1, place.length
-    if not line or len(line) > _LONGEST_EXCERPT:
+    if not line or len(line) > 2_000:
         return []
     line = hide_rest(line, bare="env_vars" in path)
     if any(isinstance(step, str) and looks_secret(step) and step not in line for step in path):
@@ -332,7 +376,7 @@ def render_one(finding: Finding) -> str:
     if finding.where is not None:
         place = finding.where
         lines.append(f"  --> {_printable(place.source)}:{place.line}:{place.column}")
-        lines += _excerpt(place, finding.path)
+        lines += excerpt(place, finding.path)
     elif finding.path:
         lines.append(f"  --> {_printable(dotted(finding.path))}")
     if finding.why:

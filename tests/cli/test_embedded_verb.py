@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from roost.engine.connection.embedded import EmbeddedCluster
+
 SCRIPT = Path(sys.executable).parent / "roost"
 # What another program does with the address.
 USER = """
@@ -26,18 +27,18 @@ class Finder(roost.Worker):
         return os.environ["CUDA_VISIBLE_DEVICES"]
 
 with roost.Cluster(num_nodes=1, address=sys.argv[1], timeout=60) as cluster:
-    group = Finder.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 1))
-    print(group.device().wait(timeout=60))
+    group = Finder.create_group().launch(cluster, roost.PackedPlacementStrategy(1, 1))
+    print(cluster.nodes[0].accelerators.count, group.device().wait(timeout=60))
 """
 
 
 class Verb:
     """`roost embedded 1x2`, with a temporary directory of its own."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self) -> None:
         self.place = tempfile.TemporaryDirectory(prefix="re-")
         self.process = subprocess.Popen(
-            [SCRIPT, "embedded", "1x2", *arguments],
+            [SCRIPT, "embedded", "1x2"],
             env={**os.environ, "TMPDIR": self.place.name},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -72,21 +73,18 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def verbs() -> Iterator[dict[str, Verb]]:
-    """One for each way to end it, all starting at once."""
-    made = {"used": Verb(), "json": Verb("--json"), "killed": Verb()}
+@pytest.fixture
+def verb() -> Iterator[Verb]:
+    made = Verb()
     yield made
-    for verb in made.values():
-        verb.close()
+    made.close()
 
 
 @pytest.mark.ray
-def test_the_address_can_be_used_until_it_is_interrupted(verbs: dict[str, Verb]) -> None:
-    verb = verbs["used"]
+def test_the_address_can_be_used_until_it_is_interrupted(verb: Verb) -> None:
     address = verb.first_line().strip()
     user = subprocess.run([sys.executable, "-c", USER, address], capture_output=True, text=True, timeout=120)
-    assert (user.returncode, user.stdout) == (0, "['0', '1']\n"), user.stderr
+    assert (user.returncode, user.stdout) == (0, "2 ['1']\n"), user.stderr
     verb.process.send_signal(signal.SIGINT)
     out, errors = verb.process.communicate(timeout=60)
     assert (verb.process.returncode, out, errors) == (0, "", "running; Ctrl-C ends it\n")
@@ -94,28 +92,35 @@ def test_the_address_can_be_used_until_it_is_interrupted(verbs: dict[str, Verb])
 
 
 @pytest.mark.ray
-def test_as_json_until_it_is_terminated(verbs: dict[str, Verb]) -> None:
-    verb = verbs["json"]
-    text = verb.first_line()
-    assert verb.process.stdout
-    while not text.rstrip().endswith("}"):
-        text += verb.process.stdout.readline()
-    said = json.loads(text)
-    assert said["format_version"] == 1
-    assert said["address"].startswith("127.0.0.2:")
-    verb.process.terminate()
-    verb.process.communicate(timeout=60)
-    assert verb.process.returncode == 0
-    verb.leaves_nothing()
-
-
-@pytest.mark.ray
-def test_killed_it_takes_its_ray_along(verbs: dict[str, Verb]) -> None:
-    verb = verbs["killed"]
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_it_takes_its_ray_along_however_it_ends(verb: Verb, number: int, code: int) -> None:
     assert verb.first_line()
-    verb.process.kill()
-    assert verb.process.wait(60) == -signal.SIGKILL
+    verb.process.send_signal(number)
+    verb.process.communicate(timeout=60)
+    assert verb.process.returncode == code
     verb.leaves_nothing()
+
+
+def test_as_json_until_it_is_terminated(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def start(_: Any) -> str:
+        calls.append("start")
+        os.kill(os.getpid(), signal.SIGTERM)  # it is noted, and ends the wait
+        return "127.0.0.2:5"
+
+    monkeypatch.setattr(EmbeddedCluster, "start", start)
+    monkeypatch.setattr(EmbeddedCluster, "stop", lambda _: calls.append("stop"))
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        done = cli("embedded", "1x2", "--json")
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert done.code == 0
+    assert done.data == {"format_version": 1, "address": "127.0.0.2:5"}
+    assert calls == ["start", "stop"]
 
 
 @pytest.mark.parametrize("shape", ["2by4", "0x4", "1x", ""])

@@ -17,8 +17,7 @@ import click
 import pytest
 
 import roost
-from roost.cli.ending import code_for, guarded, wants_colour
-from roost.cli.terminal_width import width_of
+from roost.cli.ending import code_for, guarded, wants_colour, width_of
 from roost.errors import Finding
 
 
@@ -27,7 +26,10 @@ from roost.errors import Finding
     [
         ([], "Usage: roost VERB"),
         (["plna"], "Did you mean 'plan'?"),
-        (["fly"], "There are: plan, validate, launch, embedded."),
+        (
+            ["fly"],
+            "There are: plan, validate, explain, diff, show, profile, suggest, simulate, launch, up, schema, embedded.",
+        ),
         (["plan"], "Missing argument 'CONFIG'"),
         (["plan", "job.yaml"], "which cluster? Say it with --on 2x8, with --inventory FILE, or with --live."),
         (["plan", "job.yaml", "cluster.num_nodes=3"], "--on 3x8"),
@@ -126,7 +128,7 @@ def _broken(*_: Any, **__: Any) -> Any:
 
 
 def test_a_bug_is_70_and_asks_to_be_reported(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roost.cli.plan.plan", _broken)
+    monkeypatch.setattr("roost.cli.chosen_plan.plan", _broken)
     done = cli("plan", "job.yaml", "--on", "2x8")
     assert (done.code, done.out) == (70, "")
     assert done.err.startswith("roost has a bug: LookupError in ")
@@ -144,7 +146,7 @@ def test_an_interruption_is_130(cli: Any, monkeypatch: pytest.MonkeyPatch, inter
     def interrupted(*_: Any, **__: Any) -> Any:
         raise interruption
 
-    monkeypatch.setattr("roost.cli.plan.plan", interrupted)
+    monkeypatch.setattr("roost.cli.chosen_plan.plan", interrupted)
     done = cli("plan", "job.yaml", "--on", "2x8")
     assert (done.code, done.out) == (130, "")
     assert "Traceback" not in done.err

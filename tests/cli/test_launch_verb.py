@@ -268,6 +268,21 @@ def test_workers_and_components_must_match(inline: Callable[..., Any]) -> None:
     assert "the job has actor, rollout; workers are given for actor, rolout" in err
 
 
+def test_a_warning_of_the_file_is_said_once(
+    inline: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    done = inline("+cluster.profiling=1")
+    assert done.code == 0, done.err
+    assert (done.err + caplog.text).count("`profiling` belongs to the older system") == 1
+
+
+def test_a_failing_constructor_shows_its_line(inline: Callable[..., Any]) -> None:
+    done = inline("+workers.actor.args.how=failing")
+    assert done.code == 5, done.err
+    assert 'raise RuntimeError("no weights here")' in done.err
+    assert "src/roost" not in done.err
+
+
 def test_a_job_without_workers_hears_what_to_write(inline: Callable[..., Any]) -> None:
     assert "workers: {actor: {class: my.module:Actor}, ...}" in offline(inline, "~workers")
 
@@ -348,6 +363,14 @@ def test_wrong_usage(cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         done = cli("launch", "job.yaml", *arguments)
         assert (done.code, done.out) == (2, ""), arguments
+    for key in (
+        "cluster.component_placement.actor=0",
+        "~cluster.component_placement.actor",
+        "+cluster.layout.colocate=true",
+    ):
+        done = cli("launch", "job.yaml", "--plan", "plan.json", key)
+        assert done.code == 2
+        assert f"so {key} would change nothing" in done.err
 
 
 def test_no_ray_to_launch_on(cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,11 +559,14 @@ def test_a_second_ctrl_c_leaves_nothing_of_an_embedded_cluster(
     from remains import assert_ended, descendants
 
     with tempfile.TemporaryDirectory(prefix="rl-") as temporary:
-        launched = launch("--on", "1x4", "driver=program:stubborn", TMPDIR=temporary)
+        launched = launch(
+            "--on", "1x4", "driver=program:stubborn", "cluster.component_placement.actor=0", TMPDIR=temporary
+        )
         launched.until("driving")
         processes = descendants(launched.process.pid)
         launched.process.send_signal(signal.SIGINT)
         launched.until("going on")
+        assert "ending; Ctrl-C again ends at once" in launched.text
         launched.process.send_signal(signal.SIGINT)
         assert launched.end() == 130
         assert_ended(processes)
@@ -549,24 +575,13 @@ def test_a_second_ctrl_c_leaves_nothing_of_an_embedded_cluster(
 
 @pytest.mark.ray
 def test_sigterm_reaches_the_driver(on_ray: Callable[..., Launched]) -> None:
-    launched = on_ray("driver=program:interrupted")
+    launched = on_ray("driver=program:interrupted", "cluster.component_placement.actor=0")
     launched.until("driving")
     launched.process.send_signal(signal.SIGTERM)
     assert launched.end() == 143, launched.text
     assert "tidied" in launched.text
     assert launched.text.endswith("terminated\n")
     assert "Traceback" not in launched.text
-
-
-@pytest.mark.ray
-def test_twice_ends_at_once(on_ray: Callable[..., Launched]) -> None:
-    launched = on_ray("driver=program:stubborn")
-    launched.until("driving")
-    launched.process.send_signal(signal.SIGINT)
-    launched.until("going on")
-    assert "ending; Ctrl-C again ends at once" in launched.text
-    launched.process.send_signal(signal.SIGINT)
-    assert launched.end() == 130, launched.text
 
 
 @pytest.mark.ray
@@ -584,6 +599,7 @@ def test_a_failing_constructor_is_named(on_ray: Callable[..., Launched]) -> None
     launched = on_ray("+workers.actor.args.how=failing")
     assert launched.end() == 5, launched.text
     assert "error[RE108]: actor rank 1 (node 0 (127.0.0.2), accelerator 1) could not start" in launched.text
+    assert 'raise RuntimeError("no weights here")' in launched.text  # the line, from the traceback
     assert "RuntimeError: no weights here" in launched.text
     assert "running" not in launched.text
 

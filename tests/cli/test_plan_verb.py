@@ -14,7 +14,7 @@ import click
 import pytest
 
 import roost
-from roost.cli.plan import check_files
+from roost.cli.plan_output import check_files
 from roost.views.page import render_page
 from roost.views.svg import render_svg
 from roost.views.terminal import render_plan

@@ -228,6 +228,9 @@ class Plain:
     def environment_at_import(self, *names: str) -> dict[str, str | None]:
         return {name: ENVIRONMENT_AT_IMPORT.get(name) for name in names}
 
+    def pid(self) -> int:
+        return os.getpid()
+
     async def later(self, value: Any) -> Any:
         return value
 

@@ -9,15 +9,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from running import module_path
+from running import Program, module_path
 
 # The first has the head. As text 10.77.0.10 comes before 10.77.0.9, and 10.77.0.200 between them.
 ADDRESSES = ("10.77.0.200", "10.77.0.9", "10.77.0.10")
-HEAD_PORT = 6399
+# Without a dashboard Ray still starts its process, for usage statistics alone.
+START = """
+from ray._private.node import Node
+from ray.scripts.scripts import main
+Node.start_api_server = lambda *_, **__: None
+main()
+"""
 
 
 def ip(*arguments: str) -> None:
@@ -38,6 +46,8 @@ class Hosts:
         # Unix socket paths are short, so these lie directly in the temporary directory.
         self.directories = [tempfile.mkdtemp(prefix="rn-") for _ in ADDRESSES]
         self._started: list[subprocess.Popen[bytes]] = []
+        # Ray refuses a port that any process of this machine names in its command line, so each Ray has another.
+        self._head_port = 20_000 + os.getpid() % 10_000  # its workers have 10002-19999
 
     def create(self) -> None:
         ip("link", "add", self.bridge, "type", "bridge")
@@ -68,14 +78,14 @@ class Hosts:
 
     @property
     def address(self) -> str:
-        return f"{ADDRESSES[0]}:{HEAD_PORT}"
+        return f"{ADDRESSES[0]}:{self._head_port}"
 
     def start_ray(self, number: int, *arguments: str, **environ: str) -> None:
         """A node of Ray on that host; the first host has the head. It ends with `stop_ray`."""
         place = (
-            ["--head", f"--port={HEAD_PORT}", "--include-dashboard=false", "--dashboard-agent-listen-port=0"]
+            ["--head", f"--port={self._head_port}", "--include-dashboard=false", "--no-monitor"]
             if number == 0
-            else [f"--address={self.address}", "--dashboard-agent-listen-port=0"]
+            else [f"--address={self.address}"]
         )
         log = Path(self.directories[number]) / "start.log"
         with log.open("wb") as output:
@@ -83,9 +93,10 @@ class Hosts:
                 subprocess.Popen(
                     [
                         *self.inside(number),
-                        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+                        *(sys.executable, "-c", START, "start", "--block"),
                         f"--node-ip-address={ADDRESSES[number]}",
                         *place,
+                        *("--dashboard-agent-listen-port=0", "--include-log-monitor=false"),
                         *("--num-cpus=2", *arguments),
                     ],
                     stdin=subprocess.DEVNULL,
@@ -122,6 +133,7 @@ class Hosts:
                 process.kill()
                 process.wait()
         self._started.clear()
+        self._head_port += 1
         left = self.processes()
         for process in left:
             try:
@@ -139,3 +151,29 @@ class Hosts:
         subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True)
         for directory in self.directories:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a program on the hosts said and printed, and the address of its Ray."""
+
+    said: dict[str, Any]
+    output: str
+    address: str
+
+
+def drive(hosts: Hosts, nodes: int, plan: Path) -> Told:
+    """Run the job on the head's host."""
+    path = os.pathsep.join([module_path(), str(Path(__file__).parents[1] / "rl")])
+    environ: dict[str, str | None] = {
+        **hosts.environment(0),
+        "RAY_ADDRESS": hosts.address,
+        "PYTHONPATH": path,
+    }
+    program = Program("on_hosts", str(nodes), str(plan), env=environ, prefix=hosts.inside(0))
+    try:
+        said = program.answer(300)
+        assert program.end(60) == 0
+    finally:
+        program.kill()
+    return Told(said, program.output, hosts.address)

@@ -35,6 +35,19 @@ def eventually(check: Callable[[], Any], within: float, what: str) -> Any:
         time.sleep(0.05)
 
 
+def eventually_unless_stuck(
+    check: Callable[[], Any], progress: Callable[[], Any], within: float, what: str
+) -> None:
+    """Wait for work that may take long; fails when `progress` has not changed for `within` seconds."""
+    deadline, last = time.monotonic() + within, progress()
+    while not check():
+        if (now := progress()) != last:
+            deadline, last = time.monotonic() + within, now
+        elif time.monotonic() > deadline:
+            pytest.fail(f"nothing moved for {within:g} s ({last}): {what}")
+        time.sleep(0.2)
+
+
 def module_path() -> str:
     """PYTHONPATH with the tests' own modules."""
     return os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import ray
 from crew import Plain
-from running import eventually
+from running import alive, eventually
 
 import roost
+from live import EndedJob
 
 pytestmark = pytest.mark.ray
 
@@ -31,7 +32,7 @@ def handle(cluster: roost.Cluster) -> Iterator[Any]:
 def test_it_is_pinned_named_and_constructed(cluster: Any, handle: Any) -> None:
     assert ray.get(handle.arguments.remote(), timeout=60) == ((1, "two"), {"three": 3})
     assert ray.get(handle.node_id.remote(), timeout=60) == cluster.node_infos[1].node_id
-    again = ray.get_actor("plain-one")
+    again = ray.get_actor("plain-one", namespace=roost.Cluster.NAMESPACE)
     assert ray.get(again.arguments.remote(), timeout=60) == ((1, "two"), {"three": 3})
     assert ray.get(handle.later.remote(5), timeout=60) == 5
 
@@ -45,16 +46,35 @@ def test_its_environment_is_set_before_its_class_is_loaded(handle: Any) -> None:
 
 def test_its_accelerator_is_reserved(cluster: Any, handle: Any) -> None:
     assert (1, 2) in cluster._backend.reservation.held
-    with roost.Cluster(num_nodes=2, job=f"{cluster.job}-rival") as rival:
-        with pytest.raises(roost.ReservationError, match=f"job '{cluster.job}' holds accelerator 2"):
-            rival.allocate(Plain, "rival", 1, 2, {})
-        rival.allocate(Plain, "rival", 1, 3, {})
+    ray.get(handle.arguments.remote(), timeout=60)
+    node = cluster.node_infos[1].node_id
+    free = lambda: ray._private.state.available_resources_per_node()[node].get("GPU", 0)  # noqa: E731
+    eventually(lambda: free() == 3, 30, "Ray counts it as taken")
 
 
-def test_the_callers_own_visible_devices_win(cluster: roost.Cluster) -> None:
-    handle = cluster.allocate(Plain, "own-view", 0, 1, {"CUDA_VISIBLE_DEVICES": "0,1"})
-    seen = ray.get(handle.environment.remote("CUDA_VISIBLE_DEVICES"), timeout=60)
-    assert seen == {"CUDA_VISIBLE_DEVICES": "0,1"}
+def test_on_the_class_it_means_the_open_cluster_and_the_callers_own_visible_devices_win(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roost.Cluster, "_made", {cluster.job: cluster})
+    own = {"CUDA_VISIBLE_DEVICES": "0,1"}
+    handle = roost.Cluster.allocate(Plain, "through-the-class", 1, 0, own, cls_args=[7])
+    assert ray.get(handle.arguments.remote(), timeout=60) == ((7,), {})
+    assert ray.get(handle.node_id.remote(), timeout=60) == cluster.node_infos[1].node_id
+    assert ray.get(handle.environment.remote(*own), timeout=60) == own
+
+
+def test_on_the_class_in_a_process_that_attached(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roost.Cluster, "_made", {})
+    monkeypatch.setattr(roost.Cluster, "_attached", {})
+    with roost.Cluster(job=cluster.job):
+        handle = roost.Cluster.allocate(Plain, "by-an-attached-one", 1, 1, {}, cls_args=[8])
+        assert ray.get(handle.arguments.remote(), timeout=60) == ((8,), {})
+    with pytest.raises(ray.exceptions.RayActorError):  # it ended with what its process had started
+        ray.get(handle.arguments.remote(), timeout=60)
+    with pytest.raises(roost.ClusterError, match=r"none open(?s:.)*or attach to a running job: Cluster\(\)"):
+        roost.Cluster.allocate(Plain, "late", 1, 1, {})
 
 
 def test_without_an_accelerator(cluster: Any) -> None:
@@ -86,12 +106,10 @@ def test_a_name_is_taken(cluster: roost.Cluster, handle: Any) -> None:
     assert caught.value.codes == ("RE115",)
 
 
-def test_it_ends_with_the_cluster(connected: str) -> None:
-    with roost.Cluster(num_nodes=1, job="allocating") as cluster:
-        cluster.allocate(Plain, "short-lived", 0, None, {})
-
+def test_it_ends_with_the_cluster(ended_job: EndedJob) -> None:
     def gone() -> bool:
         named = ray.util.list_named_actors(all_namespaces=True)
-        return not [actor for actor in named if actor["name"] == "short-lived"]
+        return not [actor for actor in named if actor["name"] == ended_job.actor]
 
     eventually(gone, 30, "the actor ended")
+    eventually(lambda: not alive(ended_job.actor_pid), 30, "and its process")

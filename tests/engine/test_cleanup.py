@@ -6,7 +6,6 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,39 +21,11 @@ import roost
 
 pytestmark = pytest.mark.ray
 
-# How each victim waits for its end, and on which of the cluster's twelve accelerators.
-VICTIMS = {
-    "terminated": ("idle", "1,5"),
-    "killed": ("idle", "2,6"),
-    "killed in a call": ("in a call", "3,7"),
-    "killed while starting": ("while starting", "8,9"),
-}
-
-
-@dataclass
-class Victim:
-    job: str
-    program: Program
-    notes: Path
-
-
-@pytest.fixture(scope="module")
-def victims(connected: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Victim]]:
-    """Drivers of jobs, all starting at once."""
-    started = {}
-    for number, (name, (how, devices)) in enumerate(VICTIMS.items()):
-        job, notes = new_job(f"victim{number}"), tmp_path_factory.mktemp("notes")
-        program = Program("ending", job, how, devices, str(notes), env={"RAY_ADDRESS": connected})
-        started[name] = Victim(job, program, notes)
-    yield started
-    for victim in started.values():
-        victim.program.kill()
-
 
 @pytest.fixture(scope="module")
 def neighbour(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
     """Another job on the same nodes; whatever happens to the victims, it goes on."""
-    strategy = roost.FlexiblePlacementStrategy([[0], [4]])
+    strategy = roost.FlexiblePlacementStrategy([[0]])
     with Reporter.create_group().launch(cluster, placement_strategy=strategy, name="neighbour") as group:
         yield group
 
@@ -80,49 +51,54 @@ def noted(notes: Path, workers: int) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "number"),
+    ("how", "number"),
     [
-        ("terminated", signal.SIGTERM),
-        ("killed", signal.SIGKILL),
-        ("killed in a call", signal.SIGKILL),
-        ("killed while starting", signal.SIGKILL),
+        ("in a call", signal.SIGKILL),
+        ("while starting", signal.SIGKILL),
+        pytest.param("idle", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("idle", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
-def test_nothing_is_left(victims: dict[str, Victim], name: str, number: int) -> None:
-    victim = victims[name]
-    said = victim.program.answer(within=120)
+def test_nothing_is_left(run: Callable[..., Program], tmp_path: Path, how: str, number: int) -> None:
+    job = new_job("victim")
+    program = run("ending", job, how, "1,2", str(tmp_path), env={"NODES": "1"})
+    said = program.answer(within=120)
     pids, ports = said["pids"], said["ports"]
-    if name == "killed while starting":
-        own_pids, own_ports = noted(victim.notes, 2)
+    if how == "while starting":
+        own_pids, own_ports = noted(tmp_path, 2)
         pids, ports = pids + own_pids, ports + own_ports
-    there = remains(victim.job, pids, ports)
+    there = remains(job, pids, ports)
     assert {text.split()[0] for text in there} == {"actor", "placement", "process", "port"}
-    victim.program.signal(number)
-    assert victim.program.end() == -number
-    assert_gone(victim.job, pids, ports)
+    program.signal(number)
+    assert program.end() == -number
+    assert_gone(job, pids, ports)
 
 
 def test_shutdown_twice_and_after_a_failed_start(clusters: Callable[..., Any]) -> None:
-    made = clusters()
-    group = Reporter.create_group().launch(made, roost.FlexiblePlacementStrategy([[10]]))
+    made = clusters(num_nodes=1)
+    group = Reporter.create_group().launch(made, roost.FlexiblePlacementStrategy([[1]]))
     pids = group.pid().wait(timeout=60)
     with pytest.raises(roost.LaunchError, match="OSError: no"):
         FailsToStart.create_group(1, partial(OSError, "no")).launch(
-            made, roost.FlexiblePlacementStrategy([[10], [11]])
+            made, roost.FlexiblePlacementStrategy([[1], [2]])
         )
     assert group.pid().wait(timeout=60) == pids
     for thing in (group, group, made, made, group):
         thing.shutdown()
     assert_gone(made.job, pids, [made.master_port])
+    with pytest.raises(roost.RoostError, match="was shut down"):
+        group.pid()
+    with pytest.raises(roost.ClusterError, match="was shut down"):
+        Reporter.create_group().launch(made, roost.NodePlacementStrategy([0]))
     assert ray.is_initialized()  # the test's own connection
 
 
 def test_shutdown_while_another_thread_launches(clusters: Callable[..., Any], tmp_path: Path) -> None:
     """Workers without accelerators, so that no reservation takes them along."""
-    made = clusters(num_nodes=2)
+    made = clusters(num_nodes=1)
     launcher = NeverConstructed.create_group(str(tmp_path))
     with ThreadPoolExecutor(1) as threads:
-        launch = threads.submit(launcher.launch, made, roost.NodePlacementStrategy([1, 1]))
+        launch = threads.submit(launcher.launch, made, roost.NodePlacementStrategy([0, 0]))
         pids, ports = noted(tmp_path, 2)
         made.shutdown()
         with pytest.raises(roost.LaunchError, match="NeverConstructed rank 0"):

@@ -108,10 +108,17 @@ def test_an_unknown_group_or_job_lists_what_there_is(
         roost.Cluster(job="no-such-job")
 
 
+@pytest.fixture(scope="module")
+def other(connected: str) -> Iterator[roost.Cluster]:
+    """A second job, which the second test that uses it ends."""
+    with roost.Cluster(num_nodes=1, job=new_job("other")) as made:
+        roost.Cluster._made.pop(made.job)
+        yield made
+
+
 def test_jobs_side_by_side(
-    cluster: roost.Cluster, group: roost.WorkerGroup, clusters: Callable[..., roost.Cluster], run: Run
+    cluster: roost.Cluster, group: roost.WorkerGroup, other: roost.Cluster, run: Run
 ) -> None:
-    other = clusters(num_nodes=1)
     assert sorted([cluster.job, other.job]) == roost.running_jobs()
     said = run("attaching", "", "resident").answer()
     assert said["codes"] == ["RE106"]
@@ -124,18 +131,39 @@ def test_jobs_side_by_side(
     assert joined["jobs"] == sorted([cluster.job, other.job])
     # A worker knows which of them is its own.
     assert group.execute_on(0).attaches().wait(timeout=60) == [(cluster.job, 3, "127.0.0.2")]
+
+
+def _refusal(proxy: Any) -> str:
+    try:
+        proxy.list_groups()
+    except roost.ClusterError as error:
+        return str(error)
+    return ""
+
+
+def test_a_manager_that_does_not_answer(
+    cluster: roost.Cluster, group: roost.WorkerGroup, other: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pitfall: waiting for managers with no deadline and no diagnosis."""
+    proxy = roost.WorkerManager.get_proxy(other.job)
+    assert proxy.list_groups() == {}
+    handle = ray.get_actor("WorkerManager", namespace=job_namespace(other.job))
+    pid = ray._private.state.actors(handle._actor_id.hex())["Pid"]
+    monkeypatch.setattr(managers, "ANSWER_WITHIN", 0.3)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(roost.ClusterError) as caught:
+            proxy.list_groups()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert caught.value.codes == ("RE112",)
+    assert f"WorkerManager of job '{other.job}'" in str(caught.value)
+    ray.kill(handle)
+    monkeypatch.setattr(managers, "ANSWER_WITHIN", 20.0)
+    assert "is gone" in eventually(lambda: _refusal(proxy), 20, "the killed manager is noticed")
     other.shutdown()
     eventually(lambda: roost.running_jobs() == [cluster.job], 30, "the other job is gone")
     assert group.echo(1).wait(timeout=60) == [(0, 1), (1, 1)]
-
-
-def test_fewer_nodes_than_there_are(
-    clusters: Callable[..., roost.Cluster], caplog: pytest.LogCaptureFixture
-) -> None:
-    small = clusters(num_nodes=2)
-    assert [node.rank for node in small.nodes] == [0, 1]
-    assert "RW203" in caplog.text
-    assert "uses 2 of the cluster's 3 nodes" in caplog.text
 
 
 def test_a_job_name_is_taken_or_not_a_name(cluster: roost.Cluster) -> None:
@@ -148,11 +176,51 @@ def test_a_job_name_is_taken_or_not_a_name(cluster: roost.Cluster) -> None:
     assert roost.NodeManager.get_proxy(cluster.job).get_master_port() == cluster.master_port
 
 
-def test_the_same_job_name_can_be_used_again_at_once(connected: str) -> None:
-    name = new_job("again")
-    for _ in range(2):
-        with roost.Cluster(num_nodes=1, job=name) as cluster:
-            assert cluster.num_nodes == 1
+def test_a_process_has_one_cluster_of_a_job(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roost.Cluster, "_made", {cluster.job: cluster})
+    for asked in ({"num_nodes": 3}, {"num_nodes": 2}, {"cluster_cfg": {"num_nodes": 1}}):
+        assert roost.Cluster(job=cluster.job, **asked) is cluster
+    groups = [{"label": "a", "node_ranks": 0}]
+    contradicting: list[tuple[dict[str, Any], str]] = [
+        ({"num_nodes": 4}, "it has 3 nodes, not 4"),
+        ({"num_nodes": 3, "address": "10.0.0.9:6379"}, "not at 10.0.0.9:6379"),
+        ({"num_nodes": 3, "inline": True}, "it runs on Ray"),
+        ({"num_nodes": 3, "whole_nodes": True}, "not whole nodes"),
+        ({"cluster_cfg": {"num_nodes": 3, "node_groups": groups}}, "made without node groups"),
+    ]
+    for asked, says in contradicting:
+        with pytest.raises(roost.ClusterError, match=says) as caught:
+            roost.Cluster(job=cluster.job, **asked)
+        assert caught.value.codes == ("RE103",)
+        assert f"job {cluster.job!r}" in str(caught.value)
+
+
+def test_an_inline_cluster_is_the_one_of_its_process_too() -> None:
+    with roost.Cluster(num_nodes=2, inline="2x2", job="only-inline") as inline:
+        assert roost.Cluster(num_nodes=2, job="only-inline") is inline
+        with pytest.raises(roost.ClusterError, match="the shape 2x2, not 2x4"):
+            roost.Cluster(num_nodes=2, inline="2x4", job="only-inline")
+
+
+def test_the_one_cluster_needs_no_name(connected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roost.Cluster, "_made", {})
+    monkeypatch.setattr(roost.Cluster, "_attached", {})
+    assert callable(roost.Cluster.allocate)  # looking at it needs no cluster
+    with pytest.raises(roost.ClusterError, match=r"Cluster\.allocate needs a cluster"):
+        roost.Cluster.allocate(object, "nobody", 0, None)
+    first = roost.Cluster(num_nodes=1)
+    assert roost.Cluster(num_nodes=1) is first
+    with roost.Cluster(num_nodes=1, job=f"{first.job}-second", inline="1x1") as second:
+        assert second is not first
+        with pytest.raises(roost.ClusterError, match="several clusters open") as caught:
+            roost.Cluster(num_nodes=1)
+        assert second.job in str(caught.value)
+        assert first.job in str(caught.value)
+    assert roost.Cluster(num_nodes=1) is first
+    first.shutdown()
+    again = roost.Cluster(num_nodes=1, job=first.job)  # its name can be used again at once
+    assert again is not first
+    again.shutdown()
 
 
 def test_missing_nodes_are_refused_with_what_is_there_and_what_to_run(
@@ -177,74 +245,37 @@ def test_missing_nodes_are_refused_with_what_is_there_and_what_to_run(
     ]
 
 
-def _refusal(proxy: Any) -> str:
-    try:
-        proxy.list_groups()
-    except roost.ClusterError as error:
-        return str(error)
-    return ""
-
-
-def test_a_manager_that_does_not_answer(
-    clusters: Callable[..., roost.Cluster], monkeypatch: pytest.MonkeyPatch
+def test_fewer_nodes_than_there_are_and_node_groups_of_the_config_and_of_a_job(
+    clusters: Callable[..., roost.Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pitfall: waiting for managers with no deadline and no diagnosis."""
-    cluster = clusters(num_nodes=1)
-    proxy = roost.WorkerManager.get_proxy(cluster.job)
-    assert proxy.list_groups() == {}
-    handle = ray.get_actor("WorkerManager", namespace=job_namespace(cluster.job))
-    pid = ray._private.state.actors(handle._actor_id.hex())["Pid"]
-    monkeypatch.setattr(managers, "ANSWER_WITHIN", 0.3)
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        with pytest.raises(roost.ClusterError) as caught:
-            proxy.list_groups()
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    assert caught.value.codes == ("RE112",)
-    assert f"WorkerManager of job '{cluster.job}'" in str(caught.value)
-    ray.kill(handle)
-    monkeypatch.setattr(managers, "ANSWER_WITHIN", 20.0)
-    assert "is gone" in eventually(lambda: _refusal(proxy), 20, "the killed manager is noticed")
-
-
-def test_from_a_config_with_groups(clusters: Callable[..., roost.Cluster]) -> None:
     section = {
-        "num_nodes": 3,
+        "num_nodes": 2,
         "component_placement": {"actor": {"node_group": "tail", "placement": "0-3"}},
-        "node_groups": [{"label": "tail", "node_ranks": "1-2"}],
+        "node_groups": [{"label": "tail", "node_ranks": 1}],
     }
     cluster = clusters(num_nodes=None, cluster_cfg=section)
-    assert cluster.num_nodes == 3
-    placement = roost.ComponentPlacement({"cluster": section}, cluster)
-    places = placement.get_strategy("actor").get_placement(cluster)
-    assert [(place.cluster_node_rank, place.local_accelerator_rank) for place in places] == [
-        (1, 0),
-        (1, 1),
-        (1, 2),
-        (1, 3),
-    ]
-    attached = roost.Cluster(job=cluster.job)
-    assert attached.inventory.groups["tail"].node_ranks == (1, 2)
-
-
-def test_node_groups_of_a_job_are_made_known(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters(num_nodes=2)
+    assert [node.rank for node in cluster.nodes] == [0, 1]
+    actor = roost.ComponentPlacement({"cluster": section}, cluster).get_strategy("actor")
+    places = [(p.cluster_node_rank, p.local_accelerator_rank) for p in actor.get_placement(cluster)]
+    assert places == [(1, 0), (1, 1), (1, 2), (1, 3)]
+    assert "RW203" in caplog.text
+    assert "uses 2 of the cluster's 3 nodes" in caplog.text
     arms = {"type": "Arm", "configs": [{"node_rank": 1}]}
     settings = [{"node_ranks": 1, "env_vars": {"ARM_SPEED": "slow"}}]
     job = {
         "cluster": {
-            "component_placement": {"env": {"node_group": "arms", "placement": "0:0-1"}},
+            "component_placement": {"env": {"node_group": "arms", "placement": "0:0"}},
             "node_groups": [{"label": "arms", "node_ranks": 1, "hardware": arms, "env_configs": settings}],
         }
     }
     strategy = roost.ComponentPlacement(job, cluster).get_strategy("env")
     group = Reporter.create_group("note").launch(cluster, strategy, name="arms")
     seen = group.environment("ARM_SPEED", "CUDA_VISIBLE_DEVICES").wait(timeout=60)
-    assert [tuple(rank.values()) for rank in seen] == [("slow", "0,1,2,3")] * 2
+    assert [tuple(rank.values()) for rank in seen] == [("slow", "0,1,2,3")]
     assert not cluster._backend.reservation.held  # robots are not Ray's to give
     attached = roost.Cluster(job=cluster.job)
     assert attached.inventory.groups == cluster.inventory.groups
+    assert attached.inventory.groups["tail"].node_ranks == (1,)
     attached.shutdown()
 
 
@@ -263,7 +294,7 @@ def test_a_program_that_uses_ray_itself(run: Run) -> None:
     assert program.end() == 0
     assert seen["no job"]["codes"] == ["RE106"]
     assert seen["after refusal"] is False
-    assert seen["namespace of ours"] == f"roost.{job}"
+    assert seen["namespace of ours"] == "roost"
     assert seen["ours is shut down"] is False
     assert seen["unfitting"]["codes"] == ["RE103"]
     assert "ray.init(namespace='roost')" in seen["unfitting"]["text"]

@@ -14,6 +14,7 @@ from port_clients import Locker, LockingEngine
 from running import eventually
 
 import roost
+from live import EndedJob
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.workers.worker_context import WorkerContext, _running_as
 from roost.inventory.nodes import Accelerators, Node
@@ -22,18 +23,32 @@ pytestmark = pytest.mark.ray
 ON_ONE = roost.FlexiblePlacementStrategy([[0]])
 
 
-@pytest.fixture
-def groups(cluster: roost.Cluster) -> Iterator[Callable[[str], roost.WorkerGroup]]:
-    """Groups of one worker, all on the first accelerator. They end with the test."""
-    made: list[roost.WorkerGroup] = []
-
-    def make(name: str) -> roost.WorkerGroup:
-        made.append(Locker.create_group().launch(cluster, ON_ONE, name=name))
-        return made[-1]
-
-    yield make
-    for group in made:
+@pytest.fixture(scope="module")
+def running(cluster: roost.Cluster) -> Iterator[dict[str, roost.WorkerGroup]]:
+    """The groups of one worker that run on the first accelerator."""
+    made: dict[str, roost.WorkerGroup] = {}
+    yield made
+    for group in made.values():
         group.shutdown()
+
+
+@pytest.fixture
+def groups(
+    cluster: roost.Cluster, running: dict[str, roost.WorkerGroup]
+) -> Iterator[Callable[[str], roost.WorkerGroup]]:
+    """A group by its name, launched when it does not run. None holds a lock when a test begins."""
+
+    def named(name: str) -> roost.WorkerGroup:
+        if name not in running:
+            running[name] = Locker.create_group().launch(cluster, ON_ONE, name=name)
+        return running[name]
+
+    yield named
+    for name, group in [*running.items()]:
+        try:
+            group.let_go().wait(timeout=60)
+        except roost.WorkerDied:
+            running.pop(name).shutdown()
 
 
 def refused(call: Callable[[], Any]) -> roost.ClusterError:
@@ -50,7 +65,7 @@ def in_worker(call: Callable[[], Any]) -> Any:
 
 
 def test_two_groups_take_turns(groups: Callable[[str], roost.WorkerGroup], tmp_path: Path) -> None:
-    one, two = groups("one"), groups("two")
+    one, two = groups("holder"), groups("waiter")
     running = [group.take_turns(60, str(tmp_path)) for group in (one, two)]
     first, second = [fences for result in running for fences in result.wait(timeout=120)]
     assert first == sorted(first)
@@ -63,7 +78,7 @@ def test_a_killed_holders_lock_goes_to_the_next(
     cluster: roost.Cluster, groups: Callable[[str], roost.WorkerGroup]
 ) -> None:
     """Pitfall: a dead lock holder wedges everyone."""
-    holder, waiter, bystander = groups("holder"), groups("waiter"), groups("bystander")
+    holder, waiter, bystander = groups("holder"), groups("waiter"), groups("third")
     ((old, devices),) = holder.lock().wait(timeout=60)
     assert devices == (0,)
     cluster.check_fence(0, 0, old)
@@ -84,7 +99,7 @@ def test_a_killed_holders_lock_goes_to_the_next(
 
 
 def test_a_waiter_that_dies_is_dropped(groups: Callable[[str], roost.WorkerGroup]) -> None:
-    holder, dying, next_one = groups("holder"), groups("dying"), groups("next")
+    holder, dying, next_one = groups("holder"), groups("waiter"), groups("third")
     ((first, _),) = holder.lock().wait(timeout=60)
     pid = dying.pid().wait(timeout=60)[0]
     dying.lock(timeout=60)
@@ -142,7 +157,7 @@ def test_asking_again_is_refused_at_once(groups: Callable[[str], roost.WorkerGro
 
 
 def test_after_hold_for_the_next_one_may_have_it(groups: Callable[[str], roost.WorkerGroup]) -> None:
-    slow, next_one = groups("slow"), groups("next")
+    slow, next_one = groups("holder"), groups("waiter")
     slow.lock(hold_for=0.2).wait(timeout=60)
     slow.check().wait(timeout=60)
     next_one.lock(timeout=60).wait(timeout=30)
@@ -167,11 +182,16 @@ def test_the_driver_locks_on_any_node(
         assert "= why: nobody holds it now" in str(error)
 
 
-def test_a_lock_nobody_would_notice_the_end_of_is_refused(cluster: roost.Cluster) -> None:
+def test_locks_are_one_a_rank_and_none_is_had_whose_end_nobody_would_notice(cluster: roost.Cluster) -> None:
+    strategy = roost.FlexiblePlacementStrategy([[1], [8]])
     with (
-        Locker.create_group().launch(cluster, roost.FlexiblePlacementStrategy([[8]]), name="far") as far,
+        Locker.create_group().launch(cluster, strategy, name="pair") as pair,
         cluster.device_lock(0, [0]) as lock,
     ):
+        assert [devices for _, devices in pair.lock().wait(timeout=60)] == [(1,), (0,)]
+        assert pair.held().wait(timeout=60) == [True, True]
+        pair.unlock().wait(timeout=60)
+        far = pair[1]
         error = in_worker(lambda: far.lock_on_node(0).wait(timeout=60))
         assert error.codes == ("RE114",)
         assert "nobody there would notice its end" in str(error)
@@ -238,7 +258,7 @@ def test_a_device_is_one_whatever_it_is_called(
     cluster: roost.Cluster, groups: Callable[[str], roost.WorkerGroup]
 ) -> None:
     """An engine knows its accelerators by texts, a trainer by numbers."""
-    trainer, engine = groups("trainer"), groups("engine")
+    trainer, engine = groups("holder"), groups("waiter")
     ((fence, devices),) = trainer.lock().wait(timeout=60)
     for call in (
         lambda: engine.lock_by_name(timeout=0).wait(timeout=60),
@@ -259,26 +279,24 @@ def test_a_device_is_one_whatever_it_is_called(
 def test_what_does_not_exist_is_not_locked(
     groups: Callable[[str], roost.WorkerGroup], device: int | str, what: str
 ) -> None:
-    error = in_worker(lambda: groups("wild").lock(devices=[device]).wait(timeout=60))
+    error = in_worker(lambda: groups("holder").lock(devices=[device]).wait(timeout=60))
     assert error.codes == ("RE114",)
     assert error.findings[0].what.startswith(f"{what} does not exist on node 0 (")
     assert error.findings[0].why == "it has accelerators 0-3"
 
 
-def test_a_worker_without_devices_must_name_them(cluster: roost.Cluster) -> None:
-    with Locker.create_group().launch(cluster, roost.NodePlacementStrategy([0]), name="bare") as bare:
+def test_a_worker_without_devices_must_name_them() -> None:
+    with roost.Cluster(num_nodes=1, inline="1x4") as inline:
+        bare = Locker.create_group().launch(inline, roost.NodePlacementStrategy([0]), name="bare")
         error = in_worker(lambda: bare.lock().wait(timeout=60))
         assert "name them: device_lock(devices=[0])" in str(error)
         ((_, devices),) = bare.lock(devices=[3, 1]).wait(timeout=60)
         assert devices == (1, 3)
 
 
-def test_locks_end_with_the_job(clusters: Callable[..., roost.Cluster]) -> None:
-    made = clusters(num_nodes=1)
-    lock = made.device_lock(0, [0])
-    made.shutdown()
-    lock.release()  # no matter
-    assert refused(lambda: lock.held).codes == ("RE106",)
+def test_locks_end_with_the_job(ended_job: EndedJob) -> None:
+    ended_job.lock.release()  # no matter
+    assert refused(lambda: ended_job.lock.held).codes == ("RE106",)
 
 
 # -- inline -------------------------------------------------------------------------------------------------
@@ -377,12 +395,3 @@ def test_an_inline_engine_locks_its_own_accelerators() -> None:
         workers = rollout.groups["rollout"].workers
         assert workers is not None
         assert workers.locked().wait() == [(0, 1), (2, 3)]
-
-
-def test_numbers_of_locks_are_the_nodes_own(cluster: roost.Cluster) -> None:
-    """A lock of a group that spans nodes is one a rank."""
-    with Locker.create_group().launch(
-        cluster, roost.FlexiblePlacementStrategy([[1], [5]]), name="pair"
-    ) as pair:
-        assert [devices for _, devices in pair.lock().wait(timeout=60)] == [(1,), (1,)]
-        assert pair.held().wait(timeout=60) == [True, True]

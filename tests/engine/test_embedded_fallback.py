@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,54 +12,39 @@ from running import Program, new_job
 
 pytestmark = pytest.mark.ray
 
-# How a driver ends, what it does until then, and its exit code.
-WAYS = {
-    "normal": ("normal", 0),
-    "exception": ("exception", 1),
-    "exit": ("exit", 3),
-    "interrupt": ("in a call", -signal.SIGINT),
-}
 # Errors go to a file of their own: what a program prints is read from its output.
 SPLIT = ("sh", "-c", 'errors=$1; shift; exec "$@" 2>"$errors"', "sh")
 
 
-@dataclass
-class Driver:
-    program: Program
-    errors: Path
-
-
-@pytest.fixture(scope="module")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Driver]]:
-    """One for each way to end, all starting at once, where no Ray is to be found."""
-    made, directory = {}, tmp_path_factory.mktemp("errors")
+@pytest.mark.parametrize(
+    ("how", "code", "last"),
+    [
+        ("exception", 1, "LookupError: the program's own"),
+        ("in a call", -signal.SIGINT, "KeyboardInterrupt"),
+        pytest.param("normal", 0, "", marks=pytest.mark.slow),
+        pytest.param("exit", 3, "", marks=pytest.mark.slow),
+    ],
+)
+def test_the_exit_code_is_the_programs_own(tmp_path: Path, how: str, code: int, last: str) -> None:
+    """Pitfall: a worker's exception kills the driver."""
+    errors = tmp_path / "errors"
     with tempfile.TemporaryDirectory(prefix="re-") as empty:
         env = {"RAY_ADDRESS": None, "ROOST_EMBEDDED": "1x1", "NODES": "1", "RAY_TMPDIR": empty}
-        for way, (how, _) in WAYS.items():
-            errors = directory / way
-            program = Program("ending", new_job(way), how, "0", env=env, prefix=(*SPLIT, str(errors)))
-            made[way] = Driver(program, errors)
-        yield made
-        for driver in made.values():
-            driver.program.kill()
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_exit_code_is_the_programs_own(drivers: dict[str, Driver], way: str) -> None:
-    """Pitfall: a worker's exception kills the driver."""
-    program = drivers[way].program
-    said = program.answer(within=120)
-    assert said["caught"] == "WorkerRaised[LookupError]"
-    processes = descendants(said["pids"][0])
-    assert {process.pid for process in processes} >= set(said["pids"][1:])
-    if way == "interrupt":
-        program.signal(signal.SIGINT)
-    else:
-        program.tell("end")
-    assert program.end() == WAYS[way][1]
-    errors = drivers[way].errors.read_text()
-    assert "No running Ray found; starting an embedded one (1 node x 1 accelerator).\n" in errors
-    last = {"exception": "LookupError: the program's own", "interrupt": "KeyboardInterrupt"}.get(way)
-    assert errors.count("Traceback") == (last is not None)
-    assert last is None or errors.rstrip().endswith(f"\n{last}")
+        program = Program("ending", new_job("ends"), how, "0", env=env, prefix=(*SPLIT, str(errors)))
+        try:
+            said = program.answer(within=120)
+            assert said["caught"] == "WorkerRaised[LookupError]"
+            processes = descendants(said["pids"][0])
+            assert {process.pid for process in processes} >= set(said["pids"][1:])
+            if how == "in a call":
+                program.signal(signal.SIGINT)
+            else:
+                program.tell("end")
+            assert program.end() == code
+        finally:
+            program.kill()
+    text = errors.read_text()
+    assert "No running Ray found; starting an embedded one (1 node x 1 accelerator).\n" in text
+    assert text.count("Traceback") == bool(last)
+    assert not last or text.rstrip().endswith(f"\n{last}")
     assert_ended(processes)

@@ -2,47 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 from remains import assert_gone, remains
 from running import Program, new_job
 
+from roost.engine.connection.held_signals import held_signals
+
 pytestmark = pytest.mark.ray
 
-# The first one's call ends by itself after a minute.
-WAYS = {
-    "Ctrl-C": ("waits in a call", -signal.SIGINT),
-    "normal": ("normal", 0),
-    "exception": ("exception", 1),
-    "sys.exit(3)": ("exit3", 3),
-}
 
-
-@pytest.fixture(scope="module")
-def drivers(connected: str) -> Iterator[dict[str, tuple[str, Program]]]:
-    """The job and the driver for each way to end, all starting at once, on accelerators of their own."""
-    made = {}
-    for number, (way, (how, _)) in enumerate(WAYS.items()):
-        job = new_job("ends")
-        made[way] = job, Program("job", how, job, str(number), env={"RAY_ADDRESS": connected})
-    yield made
-    for _, program in made.values():
-        program.kill()
-
-
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("waits in a call", -signal.SIGINT),  # its call ends by itself after a minute
+        ("exit3", 3),
+        pytest.param("normal", 0, marks=pytest.mark.slow),
+        pytest.param("exception", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_the_exit_code_is_its_own_and_nothing_is_left(
-    drivers: dict[str, tuple[str, Program]], way: str
+    run: Callable[..., Program], connected: str, how: str, code: int
 ) -> None:
     """Pitfall: sys.exit(3) becomes exit code 0."""
-    job, program = drivers[way]
+    job = new_job("ends")
+    program = run("job", how, job, "1", "0")
     said = program.answer()
-    if way == "Ctrl-C":
+    if how == "waits in a call":
         assert remains(job, said["pids"], said["ports"])
         program.signal(signal.SIGINT)
-    assert program.end() == WAYS[way][1], program.output
-    assert ("LookupError: the program's own" in program.output) is (way == "exception")
-    assert ("KeyboardInterrupt" in program.output) is (way == "Ctrl-C")
+    assert program.end() == code, program.output
+    assert ("LookupError: the program's own" in program.output) is (how == "exception")
+    assert ("KeyboardInterrupt" in program.output) is (how == "waits in a call")
     assert_gone(job, said["pids"], said["ports"])
+
+
+def test_a_signal_during_a_long_import_waits_for_its_end() -> None:
+    """In some steps of an import Python ignores what a handler raises."""
+    raised: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: raised.append(number))
+    try:
+        with held_signals(signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not raised
+        assert raised == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -10,17 +10,11 @@ import pytest
 import ray
 from crew import Reporter
 from omegaconf import OmegaConf
-from running import new_job
 
 import roost
+from live import EndedJob
 
 pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module")
-def cluster(address: str) -> Iterator[roost.Cluster]:
-    with roost.Cluster(num_nodes=3, address=address, job=new_job("guards")) as connected:
-        yield connected
 
 
 class Plain(roost.Worker):
@@ -53,13 +47,6 @@ def test_a_timeout_is_a_number(group: Any, timeout: Any) -> None:
         group.ranks().wait(timeout=timeout)
 
 
-def test_a_deadline_that_has_passed_is_no_time_left(cluster: Any) -> None:
-    with Plain.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 2), name="late") as late:
-        result = late.wait_for("ever")
-        with pytest.raises(roost.CallTimeout):
-            result.wait(timeout=-5)
-
-
 def test_what_cannot_be_sent_is_said(cluster: Any, group: Any) -> None:
     with pytest.raises(roost.WorkerError, match="an argument cannot be sent"):
         group.wait_for(threading.Lock())
@@ -79,34 +66,35 @@ def test_allocate_wants_an_accelerator_that_exists(cluster: Any, gpu: Any) -> No
         cluster.allocate(dict, "somebody", 0, gpu)
 
 
-def test_a_section_of_a_config_refers_to_the_rest_of_it(address: str) -> None:
+def test_a_section_of_a_config_refers_to_the_rest_of_it() -> None:
     whole = OmegaConf.create(
-        {"n": 3, "v": "yes", "cluster": {"num_nodes": "${n}", "node_groups": [_group("${v}")]}}
+        {"n": 1, "v": "yes", "cluster": {"num_nodes": "${n}", "node_groups": [_group("${v}")]}}
     )
-    with roost.Cluster(cluster_cfg=whole.cluster, address=address, job=new_job("section")) as cluster:
-        assert cluster.num_nodes == 3
+    with roost.Cluster(cluster_cfg=whole.cluster, inline="1x2") as cluster:
+        assert cluster.num_nodes == 1
         assert dict(cluster.inventory.environment("g", 0).env_vars) == {"NAME": "yes"}
     broken = OmegaConf.create({"cluster": {"num_nodes": "${nothing}"}})
     with pytest.raises(roost.ConfigurationError, match="cannot be resolved"):
-        roost.Cluster(cluster_cfg=broken.cluster, address=address)
+        roost.Cluster(cluster_cfg=broken.cluster, inline="1x2")
 
 
 def _group(value: str) -> dict[str, Any]:
     return {"label": "g", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": {"NAME": value}}]}
 
 
-def test_nothing_starts_a_ray_once_the_cluster_is_shut_down(address: str) -> None:
-    own = roost.Cluster(num_nodes=1, address=address, job=new_job("short"))
-    with Reporter.create_group().launch(own, roost.PackedPlacementStrategy(3, 3), name="short") as group:
-        result = group.execute_on(0).echo(1)
-        result.wait(timeout=60)
-    own.shutdown()
-    connected = ray.is_initialized()
+def test_nothing_starts_a_ray_once_the_cluster_is_shut_down(ended_job: EndedJob) -> None:
+    own, connected = ended_job.cluster, ray.is_initialized()
     for use in (
         lambda: own.allocate(dict, "nobody", 0, 0),
-        lambda: own.attach_group("short"),
+        lambda: own.attach_group("ended"),
         lambda: Reporter.create_group().launch(own, roost.PackedPlacementStrategy(3, 3)),
     ):
         with pytest.raises(roost.ClusterError, match="was shut down"):
             use()
     assert ray.is_initialized() == connected
+
+
+def test_a_deadline_that_has_passed_is_no_time_left(group: Any) -> None:
+    """The last use of the group: the call never ends."""
+    with pytest.raises(roost.CallTimeout):
+        group.wait_for("ever").wait(timeout=-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -100,13 +101,26 @@ def test_errors_are_of_the_same_types(group: roost.WorkerGroup) -> None:
     assert isinstance(caught.value, roost.WorkerRaised)
     assert caught.value.rank == 1
     assert "inline rank 1 (node 0, accelerator 2) raised in raises: KeyError: 'missing'" in str(caught.value)
-    assert "1 other ranks failed too" in str(caught.value)
+    assert "1 other rank failed too" in str(caught.value)
     assert "raise error" in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(Picky):
         group.raise_picky().wait()
     assert dict(os.environ) == before
     assert len(group.echo(0).wait()) == 3
+
+
+def test_a_rank_that_was_ended_is_dead_until_it_is_restarted(group: roost.WorkerGroup) -> None:
+    group.end_ranks(1)
+    with pytest.raises(
+        roost.WorkerDied, match=r"inline rank 1 \(node 0, accelerator 2\) died in or before echo"
+    ):
+        group.echo(1).wait()
+    with pytest.raises(roost.WorkerDied, match=r"rank 1 .* died\n.*which did not run") as caught:
+        group.size(group.echo(1)).wait()
+    assert (caught.value.group, caught.value.rank) == ("inline", 1)
+    group.restart_ranks(1)
+    assert group.echo(1).wait() == [(0, 1), (1, 1), (2, 1)]
 
 
 def test_a_constructor_that_fails(cluster: roost.Cluster) -> None:
@@ -120,6 +134,13 @@ def test_a_constructor_that_fails(cluster: roost.Cluster) -> None:
     Reporter.create_group().launch(
         cluster, placement_strategy=roost.PackedPlacementStrategy(0, 1), name="failing"
     )
+
+
+def test_a_plan_that_is_launched_again_is_kept_once(cluster: roost.Cluster) -> None:
+    strategy = roost.PackedPlacementStrategy(2, 3)
+    for name in ("again", "again", "other"):
+        Reporter.create_group().launch(cluster, strategy, name=name).shutdown()
+    assert [list(plan.components) for plan in cluster.plans] == [["again"], ["other"]]
 
 
 def test_async_methods_run_to_their_end(cluster: roost.Cluster) -> None:
@@ -258,3 +279,17 @@ def test_anything_with_get_placement_is_a_strategy(cluster: roost.Cluster) -> No
 
     group = Reporter.create_group("note").launch(cluster, Odd(), name="odd")  # type: ignore[arg-type]
     assert group.echo(1).wait() == [(0, 1), (1, 1)]
+
+
+class OwnLogger(roost.Worker):
+    def __init__(self) -> None:
+        super().__init__()
+        self._logger = logging.getLogger("mine")
+
+    def logs_to(self) -> str:
+        return self._logger.name
+
+
+def test_a_worker_may_set_a_logger_of_its_own(cluster: roost.Cluster) -> None:
+    group = OwnLogger.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 0), name="own-logger")
+    assert group.logs_to().wait() == ["mine"]

@@ -14,8 +14,7 @@ from remains import is_free
 
 from roost.engine.job.node_agent import NodeAgent
 from roost.engine.locks.lock_table import Decision, LockGranted, LockTable, Refused, TimedOut
-from roost.engine.processes.owner import Owner
-from roost.engine.processes.process_facts import Process, process_of
+from roost.engine.processes.process_facts import Owner, Process, process_of
 
 NEVER = float("inf")
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import ray
 from crew import Reporter
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from running import new_job
 
 import roost
 from roost import Layout
-from roost.engine.reservation import bundle_requests, measuring
+from roost.engine.reservation import bundle_requests, measuring, reservation
 
 pytestmark = pytest.mark.ray
 Clusters = Callable[..., roost.Cluster]
@@ -26,12 +29,26 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started: list[str] = []
     real = measuring._probe
 
-    def counting(bundle: Any, resource: str, count: int) -> Any:
-        started.append(resource)
-        return real(bundle, resource, count)
+    def counting(size: measuring.BundleSize) -> Any:
+        started.append(size.resource)
+        return real(size)
 
     monkeypatch.setattr(measuring, "_probe", counting)
     return started
+
+
+@pytest.fixture(scope="module")
+def small_job(connected: str) -> Iterator[roost.Cluster]:
+    with roost.Cluster(num_nodes=1, job=new_job("small")) as made:
+        yield made
+
+
+@pytest.fixture
+def small(small_job: Any) -> Iterator[roost.Cluster]:
+    """A job of one node, which holds nothing when a test begins."""
+    yield small_job
+    small_job._backend.reservation.release()
+    small_job._backend._uses.clear()
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +94,16 @@ def test_every_mode_holds_what_the_table_says(
     groups = roost.create_placement_groups(args, cluster)
     try:
         assert places(groups.pool.positions) == ALL[:reserved]
-        assert places(groups["actor"].positions) == [ALL[position] for position in actor]
-        assert places(groups["rollout"].positions) == [ALL[position] for position in rollout]
+        trains, serves = groups["actor"], groups["rollout"]
+        assert trains is not None
+        assert serves is not None
+        assert places(trains.positions) == [ALL[position] for position in actor]
+        assert places(serves.positions) == [ALL[position] for position in rollout]
         assert set(groups.plan.components) == runs
-        assert ("critic" in groups) == args.__dict__.get("use_critic", False)
-        group, bundles, devices = groups["rollout"]
+        assert (groups["critic"] is None) == (not args.__dict__.get("use_critic", False))
+        group, bundles, devices = serves
         assert devices == [ALL[position][1] for position in rollout]
-        assert len(bundles) == len(devices)
+        assert len(set(bundles)) == len(bundles) == len(devices)
         assert (group is None) == (not rollout)
         held = [one["bundles"].values() for one in _groups_of(cluster)]
         assert sum(bundle["GPU"] for some in held for bundle in some) == reserved
@@ -104,7 +124,10 @@ def test_one_probe_a_node(cluster: roost.Cluster, probes: list[str]) -> None:
     assert probes == ["GPU"] * 3
 
 
-def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundles_may_be_in_any_order(
+    cluster: roost.Cluster, other: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other._backend.reservation.ensure({0: {0, 1, 2}, 1: {0, 1, 2}})
     real = bundle_requests.placement_group
 
     def shuffled(bundles: list[Any], bundle_label_selector: list[Any], **more: Any) -> Any:
@@ -116,12 +139,12 @@ def test_bundles_may_be_in_any_order(cluster: roost.Cluster, monkeypatch: pytest
         )
 
     monkeypatch.setattr(bundle_requests, "placement_group", shuffled)
-    with cluster.pool(Layout(actor_num_gpus_per_node=12, rollout_num_gpus=0)) as pool:
-        assert places(pool.positions) == ALL
-        assert [one.bundle[1] for one in pool.positions[::4]] == [1, 2, 0]
+    with cluster.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0)) as pool:
+        assert places(pool.positions) == [(0, 3), (1, 3), (2, 0)]
+        assert [one.bundle[1] for one in pool.positions] == [1, 2, 0]
         with roost.TrainGroup(Reporter, pool) as trainers:  # and the processes are really there
             seen = trainers.workers.environment("CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES").wait(60)
-    assert [tuple(map(int, one.values())) for one in seen] == ALL
+        assert [tuple(map(int, one.values())) for one in seen] == places(pool.positions)
 
 
 def test_what_another_job_holds_is_passed_over(cluster: roost.Cluster, other: roost.Cluster) -> None:
@@ -187,32 +210,31 @@ def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
 
 
 def test_numbers_that_stand_for_another_accelerator_are_not_given_out_twice(
-    clusters: Clusters, foreign: list[Any]
+    small: roost.Cluster, foreign: list[Any]
 ) -> None:
-    job = clusters(num_nodes=1)
-    theirs = _device_of_a_server(job, foreign)
+    theirs = _device_of_a_server(small, foreign)
     strategy = roost.FlexiblePlacementStrategy([[int(theirs)]])
-    first = Reporter.create_group().launch(job, strategy, name="first")
-    ray.kill(foreign.pop())
-    with job.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0)) as pool:
+    with Reporter.create_group().launch(small, strategy, name="first") as first:
+        ray.kill(foreign.pop())
+        pool = small.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0))
         names = [one.name for one in pool.positions]
         seen = first.environment("CUDA_VISIBLE_DEVICES").wait(60)[0]["CUDA_VISIBLE_DEVICES"]
         assert seen != theirs
         assert sorted([seen, *names]) == ["0", "1", "2", "3"]
         assert len({(0, int(theirs)), *places(pool.positions)}) == 4
+        pool.release()
 
 
-def test_named_accelerators_with_gaps_are_one_bundle_a_node(
-    cluster: roost.Cluster, probes: list[str]
-) -> None:
+def test_named_accelerators_with_gaps_are_one_reservation(cluster: roost.Cluster) -> None:
     layout = Layout(actor_num_gpus_per_node=4, rollout_num_gpus=0, accelerators="1,3,5,7")
     groups = roost.create_placement_groups(layout, cluster)
     try:
-        assert places(groups["actor"].positions) == [(0, 1), (0, 3), (1, 1), (1, 3)]
-        _, bundles, devices = groups["actor"]
-        assert (bundles, devices) == ([0, 0, 1, 1], [1, 3, 1, 3])
+        trains = groups["actor"]
+        assert trains is not None
+        assert places(trains.positions) == [(0, 1), (0, 3), (1, 1), (1, 3)]
+        _, bundles, devices = trains
+        assert (sorted(bundles), devices) == ([0, 1, 2, 3], [1, 3, 1, 3])
         assert len(_groups_of(cluster)) == 1
-        assert len(probes) == 2
     finally:
         groups.release()
 
@@ -224,13 +246,12 @@ def test_named_accelerators_can_be_had_again_at_once(cluster: roost.Cluster) -> 
             assert [one.name for one in pool.positions] == ["1", "2"]
 
 
-def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(clusters: Clusters) -> None:
-    cluster = clusters(num_nodes=1)
-    with Reporter.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 1), name="before") as group:
+def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(small: roost.Cluster) -> None:
+    with Reporter.create_group().launch(small, roost.PackedPlacementStrategy(0, 1), name="before") as group:
         layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="0-2")
-        with cluster.pool(layout) as pool:
+        with small.pool(layout) as pool:
             with pytest.raises(roost.ReservationError, match="2 accelerators are in another pool"):
-                cluster.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2"))
+                small.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2"))
             assert len(pool) == 3
         assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
 
@@ -254,10 +275,9 @@ def test_a_released_pool_ends_what_runs_on_it_and_is_of_no_more_use(cluster: roo
     assert not _groups_of(cluster)
 
 
-def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> None:
-    driver = clusters(num_nodes=1)
-    pool = driver.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
-    with roost.Cluster(job=driver.job) as attached:
+def test_an_attached_process_knows_what_was_given_back(small: roost.Cluster) -> None:
+    pool = small.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
+    with roost.Cluster(job=small.job) as attached:
         strategy = roost.PackedPlacementStrategy(0, 1)
         with Reporter.create_group().launch(attached, strategy, name="one") as group:
             assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
@@ -267,12 +287,16 @@ def test_an_attached_process_knows_what_was_given_back(clusters: Clusters) -> No
         attached._backend.reservation.release()
 
 
-def test_whole_nodes_are_held_as_a_whole(clusters: Clusters, other: roost.Cluster) -> None:
-    job = clusters(whole_nodes=True)
+def test_whole_nodes_are_held_as_a_whole(
+    cluster: Any, other: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = cluster
+    monkeypatch.setattr(job._backend.reservation, "whole_nodes", True)
     other._backend.reservation.ensure({0: {3}})
     with job.pool(Layout(actor_num_gpus_per_node=5, rollout_num_gpus=0)) as pool:
         assert places(pool.positions) == [*ALL[4:8], (2, 0)]
         assert sum(bundle["GPU"] for one in _groups_of(job) for bundle in one["bundles"].values()) == 8
+    job._backend.reservation.release()  # a job with whole nodes keeps them
 
 
 @pytest.mark.parametrize("wrong", [None, 5, [], b"x", {"actor_num_nodes": "many"}, {"cluster": {}}])
@@ -294,7 +318,7 @@ def test_wrong_arguments_have_words(cluster: roost.Cluster) -> None:
             with pytest.raises(roost.PlacementError, match="nothing runs as"):
                 pool.component(wrong)
     with (
-        roost.Cluster(num_nodes=1, inline="1x2") as inline,
+        roost.Cluster(num_nodes=1, inline="1x2", job="inline") as inline,
         pytest.raises(roost.ClusterError, match="an inline cluster has no placement groups"),
     ):
         roost.create_placement_groups(layout, inline)
@@ -368,42 +392,178 @@ def test_a_pool_from_a_job_with_node_groups(clusters: Clusters) -> None:
         cluster.pool({"cluster": {"component_placement": {"env": 0}}})
 
 
-def test_programs_that_schedule_themselves_get_the_measured_devices(cluster: roost.Cluster) -> None:
-    class Mine:
-        def __init__(self) -> None:
-            import os
+class Mine:
+    """An actor of a program that schedules on Ray itself."""
 
-            self.seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    def where(self) -> tuple[str, list[Any], str]:
+        return (
+            ray.get_runtime_context().get_node_id(),
+            ray.get_gpu_ids(),
+            os.environ["CUDA_VISIBLE_DEVICES"],
+        )
 
-        def where(self) -> tuple[str, str]:
-            return ray.get_runtime_context().get_node_id(), self.seen
+    def child_is_in_the_group(self) -> bool:
+        @ray.remote(num_cpus=0)
+        def own_group() -> str:
+            return ray.util.get_current_placement_group().id.hex()
 
+        mine: str = ray.util.get_current_placement_group().id.hex()
+        return ray.get(own_group.remote(), timeout=60) == mine
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(["actor"] * 8, id="actor", marks=pytest.mark.slow),
+        pytest.param(["rollout"] * 8, id="rollout", marks=pytest.mark.slow),
+        pytest.param(["actor"] * 4 + ["rollout"] * 4, id="one on each node"),
+    ],
+)
+def test_each_rank_of_the_loop_sits_on_its_position(cluster: roost.Cluster, first: list[str]) -> None:
+    """Actors that ask for 0.8 and 0.2 in the bundle of a rank, in both orders; nothing waits for the other."""
+    flags = {"actor_num_nodes": 2, "actor_num_gpus_per_node": 4, "rollout_num_gpus": 8, "colocate": True}
+    groups = roost.create_placement_groups(argparse.Namespace(**flags), cluster)
+    shares = {"actor": 0.8, "rollout": 0.2}
+    ids = [info.node_id for info in cluster.node_infos]
+    started = []
+    try:
+        for is_first in (True, False):
+            for rank in range(8):
+                role = next(one for one in shares if (one == first[rank]) == is_first)
+                group, bundles, devices = groups[role]  # type: ignore[misc]
+                where = PlacementGroupSchedulingStrategy(
+                    group,
+                    placement_group_bundle_index=bundles[rank],
+                    placement_group_capture_child_tasks=True,
+                )
+                actor = ray.remote(num_gpus=shares[role], num_cpus=shares[role])(Mine)
+                started.append((actor.options(scheduling_strategy=where).remote(), ALL[rank], devices[rank]))
+            # The second one of each rank is started when the first ones run.
+            found = ray.get([one.where.remote() for one, _, _ in started], timeout=120)
+        for (node_id, gpus, visible), (_, (node, device), measured) in zip(found, started, strict=True):
+            assert (node_id, visible, measured) == (ids[node], str(device), device)
+            assert [int(gpu) for gpu in gpus] == [device]
+        assert ray.get(started[-1][0].child_is_in_the_group.remote(), timeout=60)
+    finally:
+        for one, _, _ in started:
+            ray.kill(one)
+        groups.release()
+
+
+def test_the_order_is_measured_by_one_process_a_node(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pitfall: one probe actor per GPU to learn the order."""
+    seen: list[measuring.MeasuredBundle] = []
+    real = measuring.measure
+
+    def noted(nodes: Any) -> Any:
+        found = real(nodes)
+        seen.extend(found.values())
+        return found
+
+    monkeypatch.setattr(reservation, "measure", noted)
+    groups = roost.create_placement_groups({"actor_num_gpus_per_node": 12, "rollout_num_gpus": 0}, cluster)
+    groups.release()
+    assert len(seen) == 12
+    assert len({(one.node_id, one.pid) for one in seen}) == 3
+
+
+def test_a_node_with_too_few_cpus_is_named(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = cluster._backend.live
+    short = replace(live[1], facts=replace(live[1].facts, cpus=3))
+    monkeypatch.setattr(cluster._backend.reservation, "live", [live[0], short, live[2]])
+    with pytest.raises(roost.ReservationError, match="4 accelerators with a CPU each") as caught:
+        roost.create_placement_groups({"actor_num_gpus_per_node": 12, "rollout_num_gpus": 0}, cluster)
+    assert "Ray counts 3 CPUs" in str(caught.value)
+    assert not _groups_of(cluster)
+
+
+def test_cpus_that_others_hold_are_named(cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_requests, "PATIENCE", 0.0)
+    node = cluster._backend.live[1]  # type: ignore[attr-defined]
+    cpus = node.facts.cpus or 0
+    group = ray.util.placement_group(
+        [{"CPU": cpus - 2}], bundle_label_selector=[{"ray.io/node-id": node.node_id}], name="greedy"
+    )
+    try:
+        assert group.wait(60)
+        with pytest.raises(roost.ReservationError, match="3 accelerators with a CPU each") as caught:
+            roost.create_placement_groups(
+                Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="4-6"), cluster
+            )
+        assert f"2 of {cpus} CPUs are free there: placement group 'greedy' holds {cpus - 2}" in str(
+            caught.value
+        )
+        assert not _groups_of(cluster)
+    finally:
+        ray.util.remove_placement_group(group)
+
+
+def test_placement_groups_are_not_made_of_what_a_group_holds(small: roost.Cluster) -> None:
+    """Its accelerators are one bundle without a CPU, so a loop over ranks would not work."""
+    layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="0-2")
+    with Reporter.create_group().launch(small, roost.PackedPlacementStrategy(0, 1), name="before") as group:
+        with pytest.raises(
+            roost.ReservationError, match="2 accelerators are held for worker groups"
+        ) as caught:
+            roost.create_placement_groups(layout, small)
+        assert "before those worker groups, or name other accelerators" in str(caught.value)
+        assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
+
+
+def test_options_for_actors_of_the_programs_own(cluster: roost.Cluster) -> None:
     args = {"actor_num_gpus_per_node": 6, "rollout_num_gpus": 4, "colocate": True}
     groups = roost.create_placement_groups(args, cluster)
+    trains, serves = groups["actor"], groups["rollout"]
+    assert trains is not None
+    assert serves is not None
     actors = []
     try:
-        assert groups["actor"].shares == [0.8] * 4 + [1.0] * 2
-        assert groups["rollout"].shares == [0.2] * 4
-        actors = [ray.remote(Mine).options(**groups["actor"].options(index)).remote() for index in (1, 5)]
-        actors.append(ray.remote(Mine).options(**groups["rollout"].options(0, 4)).remote())
+        assert trains.shares == [0.8] * 4 + [1.0] * 2
+        assert serves.shares == [0.2] * 4
+        actors = [ray.remote(Mine).options(**trains.options(index)).remote() for index in (1, 5)]
+        actors.append(ray.remote(Mine).options(**serves.options(0, 4)).remote())
         found = ray.get([actor.where.remote() for actor in actors], timeout=60)
         ids = [cluster.node_infos[rank].node_id for rank in range(3)]
-        assert found == [(ids[0], "1"), (ids[1], "1"), (ids[0], "0,1,2,3")]
+        assert [(node, seen) for node, _, seen in found] == [
+            (ids[0], "1"),
+            (ids[1], "1"),
+            (ids[0], "0,1,2,3"),
+        ]
         with pytest.raises(roost.PlacementError, match="nodes 0 and 1"):
-            groups["actor"].options(2, 4)
+            trains.options(2, 4)
         for wrong in [(6,), (0, 0), (-1,), ("a",), (0, None), (True,)]:
             with pytest.raises(roost.PlacementError, match="there are 6"):
-                groups["actor"].options(*wrong)
+                trains.options(*wrong)
     finally:
         for actor in actors:
             ray.kill(actor)
         groups.release()
 
 
-def test_without_a_cluster_one_is_made_over_all_nodes(connected: str) -> None:
+def test_train_groups_take_such_a_group_too(cluster: roost.Cluster) -> None:
+    groups = roost.create_placement_groups({"actor_num_gpus_per_node": 2, "rollout_num_gpus": 0}, cluster)
+    try:
+        with roost.TrainGroup(Reporter, groups["actor"]) as trainers:  # type: ignore[arg-type]
+            seen = trainers.workers.environment("CUDA_VISIBLE_DEVICES").wait(60)
+            assert [one["CUDA_VISIBLE_DEVICES"] for one in seen] == ["0", "1"]
+            pids = ray.get([one.pid.remote() for one in trainers.handles], timeout=60)
+            assert pids == trainers.workers.pid().wait(60)
+            assert trainers._actor_handlers == trainers.handles
+            assert [one.rank for one in trainers.workers.worker_info_list] == [0, 1]
+    finally:
+        groups.release()
+
+
+def test_without_a_cluster_one_is_made_over_all_nodes(
+    connected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roost.Cluster, "_made", {})
+    monkeypatch.setattr(roost.Cluster, "_attached", {})
     groups = roost.create_placement_groups({"actor_num_gpus_per_node": 12, "rollout_num_gpus": 0})
     try:
-        assert places(groups["actor"].positions) == ALL
+        assert places(groups.pool.positions) == ALL
         assert groups.cluster.num_nodes == 3
     finally:
         groups.release()
@@ -412,16 +572,15 @@ def test_without_a_cluster_one_is_made_over_all_nodes(connected: str) -> None:
     assert groups.cluster.job not in roost.running_jobs()
 
 
-def test_five_components_on_one_accelerator(clusters: Clusters) -> None:
+def test_five_components_on_one_accelerator(small: roost.Cluster) -> None:
     """Pitfall: shares are constants, so a fourth colocated component cannot start."""
     names = ["actor", "rollout", "reward", "critic", "env"]
-    cluster = clusters(num_nodes=1)
     job = {"cluster": {"component_placement": {",".join(names): 0}}}
-    run = cluster.launch(roost.plan(job, cluster), dict.fromkeys(names, Reporter))
-    charged = [run[name].own_share().wait(60)[0] for name in names]
-    assert charged == [0.2] * 5
-    assert sum(charged) <= 1
-    manager = roost.WorkerManager.get_proxy(cluster.job)
-    assert {name: one["shares"] for name, one in manager.list_groups().items()} == {
-        name: [0.2] for name in names
-    }
+    with small.launch(roost.plan(job, small), dict.fromkeys(names, Reporter)) as run:
+        charged = [run[name].own_share().wait(60)[0] for name in names]
+        assert charged == [0.2] * 5
+        assert sum(charged) <= 1
+        manager = roost.WorkerManager.get_proxy(small.job)
+        assert {name: one["shares"] for name, one in manager.list_groups().items()} == {
+            name: [0.2] for name in names
+        }

@@ -26,8 +26,7 @@ from roost.engine.ports.port_ranges import (
     shuffled,
 )
 from roost.engine.ports.port_shelf import PortShelf
-from roost.engine.processes.owner import Owner
-from roost.engine.processes.process_facts import Process, this_process
+from roost.engine.processes.process_facts import Owner, Process, this_process
 
 NONE = range(0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,41 +12,81 @@ from crew import Reporter
 import roost
 
 pytestmark = pytest.mark.ray
+NAMES = ("RANK", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK")
 
 
-class StartsOnce(roost.Worker):
-    """Rank 1 can be constructed once only."""
+class Restarted(Reporter):
+    """Rank 1 cannot be constructed while a file is there."""
 
-    def __init__(self, mark: str) -> None:
-        super().__init__()
-        if self.rank == 1:
-            Path(mark).touch(exist_ok=False)
-
-    def own_rank(self) -> int:
-        return self.rank
+    def __init__(self, refusal: str) -> None:
+        super().__init__("note")
+        if self.rank == 1 and Path(refusal).exists():
+            raise RuntimeError("no weights here")
 
 
-@pytest.fixture
-def group(cluster: roost.Cluster) -> roost.WorkerGroup:
-    strategy = roost.PackedPlacementStrategy(2, 5)
-    with Reporter.create_group("note").launch(cluster, strategy, name="restarted") as made:
+@pytest.fixture(scope="module")
+def refusal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("restarted") / "refused"
+
+
+@pytest.fixture(scope="module")
+def run(cluster: roost.Cluster, refusal: Path) -> Iterator[roost.Run]:
+    """Two ranks, on two nodes."""
+    plan = roost.plan({"cluster": {"component_placement": {"restarted": "3-4"}}}, cluster)
+    with cluster.launch(plan, {"restarted": Restarted.create_group(str(refusal))}) as made:
         yield made
 
 
-def test_a_dead_rank_comes_back_as_it_was_and_the_others_stay(group: roost.WorkerGroup) -> None:
-    names = ("RANK", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK")
-    seen, pids = group.environment(*names).wait(60), group.pid().wait(60)
+@pytest.fixture(scope="module")
+def group(run: roost.Run) -> roost.WorkerGroup:
+    return run["restarted"]
+
+
+def check_that_a_trace_has_every_generation(run: roost.Run, folder: Path) -> None:
+    group = run["restarted"]
+    group.echo(1).wait(60)
+    group.restart_ranks(1)
+    group.execute_on(1).own_share().wait(60)
+    run.trace(folder / "trace.json")
+    found = [
+        (one["tid"], one["name"], one["args"]["generation"])
+        for one in json.loads((folder / "trace.json").read_text())["traceEvents"]
+        if one["ph"] == "X"
+    ]
+    assert found == [(0, "echo", 0), (1_000, "echo", 0), (1_000, "own_share", 1)]
+    assert [(one.state, one.generation) for one in run.status()] == [("idle", 0), ("idle", 1)]
+
+
+def test_a_trace_has_every_generation(run: roost.Run, tmp_path: Path) -> None:
+    check_that_a_trace_has_every_generation(run, tmp_path)
+
+
+def test_a_dead_rank_comes_back_as_it_was_and_the_others_stay(
+    group: roost.WorkerGroup, refusal: Path
+) -> None:
+    seen, pids = group.environment(*NAMES).wait(60), group.pid().wait(60)
     with pytest.raises(roost.WorkerDied):
-        group.execute_on(2).dies(2).wait(60)
-    group.restart_ranks(2)
-    assert group.environment(*names).wait(60) == seen
+        group.execute_on(1).dies(1).wait(60)
+    # It cannot start again, which leaves the other rank.
+    refusal.touch()
+    with pytest.raises(
+        roost.LaunchError, match=r"rank 1 .* could not start; the other ranks go on"
+    ) as caught:
+        group.restart_ranks(1, timeout=60)
+    assert "RuntimeError: no weights here" in str(caught.value)
+    assert group.execute_on(0).pid().wait(60) == pids[:1]
+    with pytest.raises(roost.WorkerDied):
+        group.execute_on(1).pid().wait(60)
+    # Now it can.
+    refusal.unlink()
+    group.restart_ranks(1)
+    assert group.environment(*NAMES).wait(60) == seen
     now = group.pid().wait(60)
-    assert [old == new for old, new in zip(pids, now, strict=True)] == [True, True, False, True]
-    assert group.execute_on(2).identity().wait(60)[0]["note"] == "note"
+    assert [old == new for old, new in zip(pids, now, strict=True)] == [True, False]
+    assert group.execute_on(1).identity().wait(60)[0]["note"] == "note"
 
 
 def test_other_processes_find_the_new_ranks(group: roost.WorkerGroup, cluster: roost.Cluster) -> None:
-    group.restart_ranks()
     attached = roost.WorkerGroup.attach("restarted", cluster)
     assert attached.pid().wait(60) == group.pid().wait(60)
     assert roost.WorkerManager.get_proxy(cluster.job).get_group("restarted")["pids"] == group.pid().wait(60)
@@ -53,27 +95,19 @@ def test_other_processes_find_the_new_ranks(group: roost.WorkerGroup, cluster: r
 
 
 def test_ranks_that_do_not_exist(group: roost.WorkerGroup) -> None:
-    with pytest.raises(roost.WorkerError, match="no rank 4"):
-        group.restart_ranks(4)
-    assert group.echo(1).wait(60) == [(rank, 1) for rank in range(4)]
+    with pytest.raises(roost.WorkerError, match="no rank 2"):
+        group.restart_ranks(2)
+    assert group.echo(1).wait(60) == [(rank, 1) for rank in range(2)]
 
 
-def test_a_rank_that_cannot_start_again_leaves_the_others(cluster: roost.Cluster, tmp_path: Path) -> None:
-    strategy = roost.PackedPlacementStrategy(0, 2)
-    launcher = StartsOnce.create_group(str(tmp_path / "mark"))
-    with launcher.launch(cluster, strategy, name="once") as group:
-        with pytest.raises(
-            roost.LaunchError, match=r"rank 1 .* could not start; the other ranks go on"
-        ) as caught:
-            group.restart_ranks(1, timeout=60)
-        assert "FileExistsError" in str(caught.value)
-        assert group.execute_on(0, 2).own_rank().wait(60) == [0, 2]
-        with pytest.raises(roost.WorkerDied):
-            group.execute_on(1).own_rank().wait(60)
-
-
-def test_inline_too() -> None:
+def test_inline_too(tmp_path: Path) -> None:
     with roost.Cluster(num_nodes=1, inline="1x2") as cluster:
-        group = Reporter.create_group().launch(cluster)
-        group.restart_ranks(1)
-        assert group.echo("x").wait() == [(0, "x"), (1, "x")]
+        plan = roost.plan({"cluster": {"component_placement": {"restarted": "0-1"}}}, cluster)
+        launcher = Restarted.create_group(str(tmp_path / "refused"))
+        with cluster.launch(plan, {"restarted": launcher}) as run:
+            check_that_a_trace_has_every_generation(run, tmp_path)
+            run["restarted"].restart_ranks()
+            assert run["restarted"].echo("x").wait() == [(0, "x"), (1, "x")]
+            assert [one.generation for one in run.status()] == [1, 2]
+        with pytest.raises(roost.WorkerError, match=r"before run.shutdown\(\)"):
+            run.trace(tmp_path / "late.json")

@@ -22,9 +22,9 @@ def say(line: str, source: str = "raylet") -> None:
 def test_it_is_hidden_while_connected(
     clusters: Callable[..., roost.Cluster], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from roost.engine.connection.worker_count_warning import WARNING
+    from roost.engine.connection.ray_connection import WARNING
 
-    with clusters(num_nodes=1), clusters(num_nodes=1):
+    with clusters(num_nodes=1):
         say(f"WARNING: 16 PYTHON {WARNING}: hidden")
         say("another warning of the first cluster")
         say(f"{WARNING}, says a worker", source="4711")
@@ -41,7 +41,7 @@ def test_it_is_shown_by_other_clusters_and_afterwards(
     import ray
     from ray._private import worker
 
-    from roost.engine.connection.worker_count_warning import WARNING, hide_if_embedded
+    from roost.engine.connection.ray_connection import WARNING, hide_if_embedded
 
     shown: list[str] = []
     monkeypatch.setattr(worker, "print_to_stdstream", lambda data, **_: shown.extend(data["lines"]))
@@ -58,7 +58,7 @@ def test_this_ray_says_it_in_these_words_and_this_way() -> None:
     import ray
     from ray._private import worker
 
-    from roost.engine.connection.worker_count_warning import WARNING
+    from roost.engine.connection.ray_connection import WARNING
 
     assert WARNING.encode() in (Path(ray.__file__).parent / "core/src/ray/raylet/raylet").read_bytes()
     assert "print_to_stdstream" in worker.listen_error_messages.__code__.co_names

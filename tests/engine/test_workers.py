@@ -14,7 +14,7 @@ import pytest
 import ray
 from crew import DiesWhileStarting, FailsToStart, NeverStarts, Picky, Reporter
 from outside_holders import Meddler
-from running import Program, alive, eventually, new_job
+from running import Program, eventually, new_job
 
 import roost
 from roost.engine.connection.actors import job_namespace
@@ -104,10 +104,10 @@ def test_without_isolation_all_accelerators_of_the_node_are_seen(cluster: roost.
 def test_processes_on_bare_nodes_see_everything_and_reserve_nothing(cluster: Any) -> None:
     before = set(cluster._backend.reservation.held)
     with Reporter.create_group().launch(
-        cluster, placement_strategy=roost.NodePlacementStrategy([0, 2, 2]), name="bare"
+        cluster, placement_strategy=roost.NodePlacementStrategy([2, 2]), name="bare"
     ) as group:
         seen = group.environment("CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK").wait(timeout=60)
-        assert [rank["CLUSTER_NODE_RANK"] for rank in seen] == ["0", "2", "2"]
+        assert [rank["CLUSTER_NODE_RANK"] for rank in seen] == ["2", "2"]
         assert {rank["CUDA_VISIBLE_DEVICES"] for rank in seen} == {"0,1,2,3"}
     assert set(cluster._backend.reservation.held) == before
 
@@ -131,10 +131,10 @@ def test_every_launch_gets_a_port_of_its_own_and_can_listen_there(cluster: roost
         ports.append(neighbour.environment("MASTER_PORT").wait(timeout=60)[0]["MASTER_PORT"])
         for _ in range(2):
             with Reporter.create_group().launch(
-                cluster, placement_strategy=roost.NodePlacementStrategy([1, 2]), name="relaunched"
+                cluster, placement_strategy=roost.NodePlacementStrategy([1]), name="relaunched"
             ) as group:
                 listened = group.listens_on_master_port().wait(timeout=60)[0]
-                ports.append(group.environment("MASTER_PORT").wait(timeout=60)[1]["MASTER_PORT"])
+                ports.append(group.environment("MASTER_PORT").wait(timeout=60)[0]["MASTER_PORT"])
                 assert ports[-1] in listened
                 if len(ports) == 2:
                     group.execute_on(0).dies(0)  # while it holds the port
@@ -196,7 +196,7 @@ def test_scattered_constructor_arguments_must_fit(cluster: roost.Cluster) -> Non
 def test_one_constructor_that_fails_takes_the_group_down(
     cluster: roost.Cluster, kind: type[Exception], error: Callable[[], Exception]
 ) -> None:
-    strategy = roost.FlexiblePlacementStrategy([[0], [6], [8]])
+    strategy = roost.FlexiblePlacementStrategy([[0], [6]])
     with pytest.raises(roost.LaunchError) as caught:
         FailsToStart.create_group(1, error).launch(cluster, placement_strategy=strategy, name="failing")
     text = str(caught.value)
@@ -221,17 +221,17 @@ def test_a_constructor_that_blocks_is_given_up_in_time(cluster: roost.Cluster) -
     """Pitfall: waiting for peers with no deadline and no diagnosis."""
     with pytest.raises(roost.LaunchError) as caught:
         NeverStarts.create_group().launch(
-            cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="blocked", timeout=8
+            cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="blocked", timeout=15
         )
     text = str(caught.value)
-    assert "1 of 2 workers of 'blocked' did not start in 8 s" in text
+    assert "1 of 2 workers of 'blocked' did not start in 15 s" in text
     assert "still starting: rank 1 (node 1 (127.0.0.2))" in text
     nothing_left(cluster, "blocked")
     # The name and the place are free again.
     with Reporter.create_group().launch(
-        cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="blocked"
+        cluster, placement_strategy=roost.NodePlacementStrategy([1]), name="blocked"
     ) as group:
-        assert len(group.pid().wait(timeout=60)) == 2
+        assert len(group.pid().wait(timeout=60)) == 1
 
 
 def test_a_worker_that_sees_other_devices_is_refused(cluster: roost.Cluster) -> None:
@@ -247,7 +247,7 @@ def test_a_worker_that_sees_other_devices_is_refused(cluster: roost.Cluster) -> 
 
 
 def test_environment_and_interpreter_per_node(
-    clusters: Callable[..., roost.Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: roost.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pitfall: the head node's PYTHONPATH overwrites the robot node's."""
     wrapper = tmp_path / "python"
@@ -260,11 +260,12 @@ def test_environment_and_interpreter_per_node(
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "driver0")
     monkeypatch.setenv("UNRELATED_SETTING", "stays here")
     section = {
-        "num_nodes": 3,
+        "component_placement": {"mixed": {"node_group": "mixed", "placement": "0-2"}},
         "node_groups": [
             {
                 "label": "mixed",
                 "node_ranks": "0-2",
+                "ignore_hardware": True,
                 "env_configs": [
                     {"node_ranks": 0, "env_vars": [{"GLOO_SOCKET_IFNAME": "eth0"}, {"ONLY_ON_0": "1"}]},
                     {
@@ -276,8 +277,7 @@ def test_environment_and_interpreter_per_node(
             }
         ],
     }
-    cluster = clusters(num_nodes=None, cluster_cfg=section)
-    strategy = roost.NodePlacementStrategy([0, 1, 2], node_group_label="mixed")
+    strategy = roost.ComponentPlacement({"cluster": section}, cluster).get_strategy("mixed")
     with Reporter.create_group().launch(cluster, placement_strategy=strategy, name="mixed") as group:
         names = (
             "GLOO_SOCKET_IFNAME",
@@ -305,18 +305,3 @@ def test_environment_and_interpreter_per_node(
         assert envs[2]["py_executable"] == str(wrapper)
         seen = group.environment("CUDA_VISIBLE_DEVICES", "RANK").wait(timeout=60)
         assert [tuple(rank.values()) for rank in seen] == [("0,1,2,3", str(rank)) for rank in range(3)]
-
-
-def test_shutting_down_the_cluster_ends_its_workers(clusters: Callable[..., roost.Cluster]) -> None:
-    cluster = clusters(num_nodes=2)
-    group = Reporter.create_group().launch(
-        cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="ending"
-    )
-    pids = group.pid().wait(timeout=60)
-    cluster.shutdown()
-    cluster.shutdown()
-    eventually(lambda: not any(map(alive, pids)), 30, "the workers ended")
-    with pytest.raises(roost.RoostError, match="was shut down"):
-        group.pid()
-    with pytest.raises(roost.ClusterError, match="was shut down"):
-        Reporter.create_group().launch(cluster, placement_strategy=roost.NodePlacementStrategy([0]))

@@ -168,6 +168,7 @@ def test_one_node_may_be_in_groups_with_different_environments() -> None:
     "variables",
     [
         [{"A": 1}, {"A": 2}],
+        [{"A": 1, "B": 2}],
         {"A": None},
         {"A": [1]},
         {"A": {"b": 1}},
@@ -235,6 +236,56 @@ def test_ignored_hardware_makes_bare_nodes() -> None:
 )
 def test_wrong_hardware(hardware: Any, code: str) -> None:
     assert codes({"label": "g", "node_ranks": "0-2", "hardware": hardware}) == (code,)
+
+
+def arm(label: str, *entries: dict[str, Any], kind: str = "Arm", **config: Any) -> dict[str, Any]:
+    hardware = {"type": kind, "configs": [{"node_rank": 0, **entry} for entry in entries]}
+    return {"label": label, "node_ranks": 0, "hardware": hardware, **config}
+
+
+def test_a_robot_listed_twice_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    entries = {"ip": "a", "port": 1}, {"ip": "b", "port": 1}, {"port": 1, "ip": "a"}
+    job = {
+        "cluster": {
+            "component_placement": {"env": {"node_group": "g", "placement": "0-2"}},
+            "node_groups": [arm("g", *entries)],
+        }
+    }
+    planned = roost.plan(job, "1x0")
+    (warning,) = planned.findings
+    assert (warning.code, warning.severity) == ("RW111", "warning")
+    assert warning.path == ("cluster", "node_groups", 0, "hardware", "configs", 2)
+    assert "entries 0 and 2 are the same" in warning.why
+    assert len(CLUSTER.grouped([arm("g", *entries)]).groups["g"].hardware) == 3
+    assert "RW111" in caplog.text
+
+
+def test_one_robot_in_two_groups_is_an_error_that_names_both() -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        CLUSTER.grouped([arm("left", {"ip": "a"}), arm("right", {"ip": "b"}, {"ip": "a"})])
+    (problem,) = caught.value.findings
+    assert problem.code == "RI110"
+    assert "'left'" in problem.what
+    assert "'right'" in problem.what
+    assert problem.path[-4:] == (1, "hardware", "configs", 1)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [arm("x", {}, {}), arm("y", {})],
+        [arm("x", {"ip": "a"}), arm("y", {"ip": "b"})],
+        [arm("x", {"ip": "a"}), arm("y", {"ip": "a"}, kind="Leg")],
+        [arm("x", {"ip": "a"}), arm("y", {"ip": "a"}, ignore_hardware=True)],
+        [arm("x", {"ip": "a"}), {**arm("y", {"ip": "a", "node_rank": 1}), "node_ranks": 1}],
+    ],
+    ids=["no fields", "other fields", "another type", "ignored", "another node"],
+)
+def test_hardware_that_is_not_the_same(
+    groups: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(CLUSTER.grouped(groups).groups) == 2
+    assert not caplog.text
 
 
 class FrankaModel(BaseModel):

@@ -511,6 +511,7 @@ def test_the_schema_of_a_job_describes_its_layout() -> None:
         "regular",
         "prefill",
         "decode",
+        "encoder",
         "placeholder",
     ]
 

@@ -120,7 +120,7 @@ def test_hardware_strategies_need_hardware() -> None:
         assert caught.value.codes == ("RP104",)
 
 
-@pytest.mark.parametrize("cluster", [None, 3, {"nodes": []}])
+@pytest.mark.parametrize("cluster", [None, 3.0, {"nodes": []}])
 def test_a_strategy_needs_a_cluster(cluster: Any) -> None:
     with pytest.raises(roost.ConfigurationError, match="is neither a cluster nor an inventory") as caught:
         PackedPlacementStrategy(0, 0).get_placement(cluster)

@@ -19,6 +19,10 @@ COMMAND = [
     *("--dist-init-addr", "{dist_init_addr}", "--node-rank", "{node_rank}", "--num-nodes", "{num_nodes}"),
     *("--devices", "{devices}"),
 ]
+LIST_ROUTER = [
+    *(sys.executable, str(Path(HTTP_ENGINE).with_name("list_router.py"))),
+    *("--host", "{host}", "--port", "{port}", "--metrics", "{metrics_port}", "--server", "{server}"),
+]
 
 
 class Telling(roost.Engine):
@@ -40,6 +44,9 @@ class Telling(roost.Engine):
         if self.note.startswith("once "):
             place = Path(self.note.removeprefix("once "))
             (place / str(self.rank)).touch(exist_ok=(place / "allowed").exists())
+
+    def become(self, note: str) -> None:
+        self.note = note
 
     def healthy(self) -> bool:
         if self.note == f"check fails {self.rank}":

@@ -26,10 +26,11 @@ VALUES = {
     "server": "default",
     "kind": "regular",
     "share": 0.5,
+    "metrics_port": 30011,
 }
 KNOWN = (
-    "known: bootstrap_port, devices, dist_init_addr, engine, host, kind, nccl_port, node_rank, num_nodes, port, "
-    "server, share"
+    "known: bootstrap_port, devices, dist_init_addr, engine, host, kind, metrics_port, nccl_port, node_rank, "
+    "num_nodes, port, server, share"
 )
 
 
@@ -50,6 +51,7 @@ def test_every_placeholder_has_a_value() -> None:
             "default",
             "regular",
             "0.5",
+            "30011",
         ),
     ]
     assert CommandLine(words).placeholders == PLACEHOLDERS

@@ -19,7 +19,7 @@ from process_tree import PROGRAMS, Engine, eventually, keepers_of, started, thos
 import roost
 from roost.engine.processes import confinement, keeper
 
-WITHIN = 3.0  # seconds after the engine's end
+WITHIN = 20.0  # seconds; moments on a quiet machine
 KINDS = (
     *("plain", "session", "deaf", "grandchild", "cleared", "cleared-daemon"),
     *("daemon", "forked-daemon"),
@@ -60,7 +60,13 @@ def end(engine: Engine, how: str) -> None:
     engine.process.wait(30)
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGSEGV", "exit 0", "exit 3", "raise", "abort"])
+def slowly(*ways: str) -> list[Any]:
+    return [pytest.param(way, marks=pytest.mark.slow) for way in ways]
+
+
+@pytest.mark.parametrize(
+    "how", ["SIGKILL", "exit 0", "raise", *slowly("SIGTERM", "SIGSEGV", "exit 3", "abort")]
+)
 def test_nothing_of_an_engine_is_left(
     engines: Callable[..., Engine], bystander: subprocess.Popen[bytes], how: str
 ) -> None:
@@ -76,13 +82,12 @@ def test_nothing_of_an_engine_is_left(
     assert neighbour.ask("collect") == 7
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_children_the_keeper_has_never_seen(engines: Callable[..., Engine], kind: str) -> None:
+def test_children_the_keeper_has_never_seen(engines: Callable[..., Engine]) -> None:
     engine = engines()
     engine.keeper.suspend()
-    engine.have(kind)
+    engine.have(*KINDS)
     engine.kill()
-    assert engine.left()
+    assert len(engine.left()) > len(KINDS)
     engine.keeper.resume()
     assert_all_gone(engine)
 
@@ -109,7 +114,7 @@ def test_a_child_that_forks_all_the_time(engines: Callable[..., Engine], kind: s
 
 def test_an_engine_inside_an_engine(engines: Callable[..., Engine], tmp_path: Path) -> None:
     outer = engines()
-    outer.have("daemon")
+    daemon = outer.have("daemon")["daemon"]  # the inner one notes its own in the same place
     program = f"""
 import subprocess, sys
 from roost.engine.processes.confinement import confine
@@ -131,7 +136,7 @@ sys.stdin.read()
         middle.wait()
         left = lambda: [*keepers_of(middle.pid), *keepers_of(inner), *inner_children(outer)]  # noqa: E731
         eventually(lambda: not left(), WITHIN, f"these end: {left()}")
-    assert psutil.pid_exists(outer.noted("daemon"))
+    assert psutil.pid_exists(daemon)
 
 
 def inner_children(outer: Engine) -> list[psutil.Process]:

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Program, module_path
 
 pytestmark = [pytest.mark.ray, pytest.mark.netns]
 HEAD, SECOND, THIRD = "10.77.0.200", "10.77.0.9", "10.77.0.10"
+FIRST_NAMES = (0, 8, 0)  # the second host calls its accelerators 8-15
 
 
 @pytest.fixture(scope="module")
-def said(hosts: Any) -> dict[str, Any]:
-    for number in (0, 2, 1):  # the third joins before the second
-        hosts.start_ray(number, "--num-gpus=8")
-    environ: dict[str, str | None] = {
-        **hosts.environment(0),
-        "RAY_ADDRESS": hosts.address,
-        "PYTHONPATH": os.pathsep.join([module_path(), str(Path(__file__).parent)]),
-    }
-    program = Program("rollout_on_hosts", env=environ, prefix=hosts.inside(0))
-    try:
-        answer: dict[str, Any] = program.answer(200)
-        assert program.end(60) == 0
-    finally:
-        program.kill()
-        hosts.stop_ray()
-    return answer
+def said(on_hosts: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = on_hosts["natural"].said
+    return told
 
 
 def test_the_pool_is_in_the_order_of_the_hosts(said: dict[str, Any]) -> None:
     assert said["nodes"] == [HEAD, SECOND, THIRD]
-    assert said["order"] == [[node, str(device)] for node in range(3) for device in range(8)]
-
-
-def test_what_another_job_holds_is_passed_over(said: dict[str, Any]) -> None:
-    """It holds accelerators 0-3 of the second host."""
-    first = [[0, str(device)] for device in range(8)]
-    assert said["beside another job"] == [
-        *first,
-        *([1, str(device)] for device in range(4, 8)),
-        *([2, str(device)] for device in range(4)),
+    assert said["order"] == [
+        [node, str(first + device)] for node, first in enumerate(FIRST_NAMES) for device in range(8)
     ]
 
 
@@ -52,8 +28,8 @@ def test_every_engine_is_told_its_own_host(said: dict[str, Any]) -> None:
     """Pitfall: with actor 4 + rollout 12 GPUs at 4 per engine, one engine is given the wrong node's address."""
     assert [(one["host"], one["devices"]) for one in said["split"]] == [
         (HEAD, ["4", "5", "6", "7"]),
-        (SECOND, ["0", "1", "2", "3"]),
-        (SECOND, ["4", "5", "6", "7"]),
+        (SECOND, ["8", "9", "10", "11"]),
+        (SECOND, ["12", "13", "14", "15"]),
     ]
     for one in said["split"]:
         assert one["dist_init_addr"] == f"{one['host']}:{one['dist_init_ports'][0]}"
@@ -79,8 +55,7 @@ def test_twelve_on_hosts_of_eight_is_refused(said: dict[str, Any]) -> None:
 
 
 def test_a_command_serves_other_hosts_on_its_leased_port(said: dict[str, Any]) -> None:
-    endpoint = said["endpoint"]
+    endpoint, flags = said["endpoint"], said["answer"]["flags"]
     assert endpoint["host"] == SECOND
-    for answer in map(json.loads, said["served"]):
-        assert answer["flags"]["--host"] == SECOND
-        assert answer["flags"]["--port"] == str(endpoint["port"])
+    assert flags["--host"] == SECOND
+    assert flags["--port"] == str(endpoint["port"])

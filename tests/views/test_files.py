@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from dataclasses import replace
 from datetime import date
+from hashlib import sha256
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,9 +18,12 @@ from test_plan_pictures import EXAMPLES, PICTURES, job, motley, plan_of_picture
 
 import roost
 from roost.placement.placement import Device
+from roost.planning.component_plan import Engines
 from roost.planning.preflight import Holder
+from roost.views.map_picture import MAX_BANDS
 from roost.views.page import render_page
-from roost.views.svg import MAX_BANDS, render_svg
+from roost.views.process_search import holds, search_data
+from roost.views.svg import render_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,7 +46,7 @@ def titles(svg: str) -> list[str]:
 class Tags(HTMLParser):
     """Fails on a page whose elements are not closed in the order they were opened."""
 
-    EMPTY = ("meta", "br", "rect")
+    EMPTY = ("meta", "br", "rect", "input")
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +88,7 @@ def test_every_accelerator_is_in_the_picture(name: str) -> None:
                 device = (node, int(where[3]))
                 shown.add(device)
                 uses = plan.occupancy.get(Device(node, "accelerator", "", device[1]), ())
-                names = re.sub(r" [\d,-]+(?=,|$)", "", where[4]).split(", ")
+                names = re.sub(r" [\d,-]+( of engine \d+)?(?=,|$)", "", where[4]).split(", ")
                 assert names == ([use.component for use in uses] or ["idle"])
     there = {(node.rank, index) for node in plan.inventory.nodes for index in range(node.accelerators.count)}
     assert shown == there
@@ -159,14 +165,95 @@ def test_the_page_lists_every_process() -> None:
     assert rows[-1] == ("199", "5", "<td>10.0.0.6</td><td></td>")
 
 
-def test_a_page_loads_nothing_and_runs_nothing() -> None:
-    found = tags(render_page(heterogeneous()))
-    assert not {"script", "link", "img", "iframe", "object", "a", "form"} & set(found.seen)
+def test_a_page_loads_nothing_and_runs_its_search_only() -> None:
+    page = render_page(heterogeneous())
+    found = tags(page)
+    assert not {"link", "img", "iframe", "object", "a", "form"} & set(found.seen)
     assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("src", "href")]
-    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
-    assert set(re.findall(r"https?://[^\"' ]+", render_svg(heterogeneous()))) == {
-        "http://www.w3.org/2000/svg"
+    data, program = re.findall(r"<script([^>]*)>(.*?)</script>", page, re.DOTALL)
+    assert data[0] == ' type="application/json" id="plan"'
+    hashed = b64encode(sha256(program[1].encode()).digest()).decode()
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'"
+    assert ("content", allowed) in found.attributes
+    svg = render_svg(heterogeneous())
+    assert "<script" not in svg
+    assert set(re.findall(r"https?://[^\"' ]+", svg)) == {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.parametrize("name", [*PLANS, "strided"])
+def test_the_search_of_a_page_knows_every_process(name: str) -> None:
+    plan = plan_of_picture(name) if name in PLANS else strided()
+    data = search_data(plan)
+    for part, component in zip(data["components"], plan.components.values(), strict=True):
+        places = [
+            (first + at * len(pattern) + index, node + at, held)
+            for first, node, nodes, number in part["runs"]
+            for pattern in [data["patterns"][number]]
+            for at in range(nodes)
+            for index, held in enumerate(pattern)
+        ]
+        assert places == [(p.rank, p.cluster_node_rank, holds(p)) for p in component.members]
+
+
+def strided() -> roost.Plan:
+    job = {
+        "cluster": {"component_placement": {"actor,rollout": "all"}},
+        "rollout": {"tensor_parallel_size": 2},
     }
+    job["actor"] = {"model": {"tensor_model_parallel_size": 4}}
+    kind = roost.ModelParallelComponentPlacement
+    return roost.plan(job, roost.Inventory.parse("2x8"), placement=kind)
+
+
+def bands(svg: str) -> list[tuple[float, float, str]]:
+    """The x, the width and the label of every band with process ranks."""
+    found = []
+    for group in ElementTree.fromstring(svg).iter(f"{SVG}g"):
+        if group.get("data-ranks"):
+            rect, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
+            assert rect is not None
+            assert label is not None
+            found.append((float(rect.get("x", "0")), float(rect.get("width", "0")), label.text or ""))
+    return found
+
+
+def test_an_engine_is_one_box_over_its_accelerators() -> None:
+    layout = roost.Layout(actor_num_gpus_per_node=4, rollout_num_gpus=12, rollout_num_gpus_per_engine=4)
+    drawn = bands(render_svg(plan_of(layout, "2x8")))
+    cell = drawn[0][1]
+    assert [label for _, _, label in drawn] == ["A0", "A1", "A2", "A3", "R0", "R1", "R2"]
+    assert all(width == (cell if label[0] == "A" else 4 * cell + 9) for _, width, label in drawn)
+    whole = roost.Layout(
+        actor_num_gpus_per_node=4, rollout_num_gpus=4, rollout_num_gpus_per_engine=4, colocate=True
+    )
+    [*actors, engine] = bands(render_svg(plan_of(whole, "1x4")))
+    assert engine[:2] == (actors[0][0], 4 * cell + 9)
+
+
+def test_an_engine_of_several_processes_is_one_box() -> None:
+    plan = plan_of(job({"rollout": "0-3"}), "1x4")
+    engines = replace(plan.components["rollout"], engines=Engines(processes=2))
+    plan = replace(plan, components={"rollout": engines})
+    svg = render_svg(plan)
+    assert [label for _, _, label in bands(svg)] == ["R0-1", "R2-3"]
+    assert "node 0, accelerator 2: rollout 2 of engine 1" in titles(svg)
+
+
+def test_an_engine_that_shares_part_of_its_accelerators_is_still_one_box() -> None:
+    drawn = bands(render_svg(plan_of(job({"actor": "2-5", "rollout": "0-7:0-1"}), "1x8")))
+    assert sorted(label for _, _, label in drawn) == ["A0", "A1", "A2", "A3", "R0", "R1"]
+    # Its accelerators are no neighbours, so a process of stride 2 has two boxes.
+    labels = [label for _, _, label in bands(render_svg(strided()))]
+    assert labels.count("R0") == 2
+
+
+def test_a_notebook_shows_the_picture() -> None:
+    plan = heterogeneous()
+    shown = plan._repr_html_()
+    assert "<svg" in shown
+    assert plan.short_digest in shown
+    assert "heterogeneous.yaml on 2 nodes x 8 (A800)" in shown
+    assert "<script" not in shown
 
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[2J\x00\ufffe"
@@ -183,7 +270,7 @@ def test_names_from_files_stay_words() -> None:
         assert "\x00" not in text
     words = [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
     assert any(word and word.startswith("<script>alert(1)</script>\"'&") for word in words)
-    assert "script" not in tags(page).seen
+    assert tags(page).seen.count("script") == 2  # the page's own
 
 
 def test_no_secret_is_drawn() -> None:

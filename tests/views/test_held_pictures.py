@@ -114,4 +114,4 @@ def test_names_of_holders_stay_words(name: str) -> None:
     assert "\x1b" not in render_plan(plan, held=held)
     for text in (render_svg(plan, held=held), render_page(plan, held=held)):
         assert "\x1b" not in text
-        assert "script" not in tags(text).seen
+        assert tags(text).seen.count("script") == (2 if "<html" in text else 0)  # the page's own

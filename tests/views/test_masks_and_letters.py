@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import roost
 from roost.inventory.resources import ACCELERATOR
-from roost.views.components import each_holds, places
+from roost.views.captions import in_short
+from roost.views.components import each_holds, neighbours, places
 from roost.views.map import node_map
-from roost.views.occupancy_masks import occupancy_masks
-from roost.views.style import KEEP, Style, letters
+from roost.views.style import KEEP, Style, hues, letters
 
 NAMES = st.lists(st.text("abzAZ019._-", min_size=1, max_size=6), unique=True, max_size=120)
 
@@ -29,20 +29,32 @@ def test_letters_come_from_names_where_they_can() -> None:
     assert list(letters(names).values()) == ["A", "R", "W", "E", "G", "B"]
 
 
+def test_letters_and_colours_do_not_depend_on_the_order_or_on_usual_names_that_are_missing() -> None:
+    names = ["rollout", "critic", "reward", "reference", "simulator", "sampler"]
+    whole, colours = letters(names), hues(names)
+    assert letters(reversed(names)) == whole
+    assert hues(reversed(names)) == colours
+    for gone in ("rollout", "critic", "reward", "reference"):
+        left = [name for name in names if name != gone]
+        assert letters(left) == {name: whole[name] for name in left}
+        assert hues(left) == {name: colours[name] for name in left}
+    assert len(set(colours.values())) == len(names)
+
+
 def plan_of(placement: dict[str, Any], shape: str, **more: Any) -> roost.Plan:
     return roost.plan({"cluster": {"component_placement": placement, **more}}, roost.Inventory.parse(shape))
 
 
 def test_counts_are_those_of_the_plan() -> None:
     plan = plan_of({"actor,critic": "0-5", "env": "8-9:0-7", "rollout": "10-15:0-2"}, "3x8")
-    masks = occupancy_masks(plan)
-    assert masks.total - masks.used == len(plan.idle)
-    assert masks.shared == sum(1 for device in plan.shared if device.kind == ACCELERATOR)
+    shared = sum(1 for device in plan.shared if device.kind == ACCELERATOR)
+    used, idle = len(plan.occupancy), len(plan.idle)
+    assert in_short(plan, {}) == f"3 nodes, 24 accelerators: {used} used, {idle} idle, {shared} shared"
 
 
 def test_neighbours() -> None:
     plan = plan_of({"actor": "0-7", "rollout": "4-11", "reward": "8-11", "critic": "15"}, "2x8")
-    assert occupancy_masks(plan).neighbours == {
+    assert neighbours(plan) == {
         "actor": ["rollout"],
         "rollout": ["actor", "reward"],
         "reward": ["rollout"],
@@ -77,7 +89,7 @@ def test_robots_are_named() -> None:
     }
     plan = plan_of({"env": {"node_group": "robot", "placement": "0:0-1"}}, "1x8", node_groups=[group])
     assert each_holds(plan.components["env"]) == "2 per Franka"
-    table, _ = node_map(plan, occupancy_masks(plan), Style.of(plan.components), 100)
+    table, _ = node_map(plan, Style.of(plan.components), 100, {})
     beside = next(str(cell) for cell in table.columns[-1].cells)
     assert beside.replace(KEEP, " ") == "Franka 0: E0-1, Franka 1: ·"
 

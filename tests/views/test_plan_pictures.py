@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,20 @@ def test_all_shows_every_row() -> None:
     everything = render_plan(plan, show_all=True)
     assert "left out" not in everything
     assert all(f"\n{node} " in everything for node in range(400))
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_all_shows_every_node_with_its_ranks(width: int) -> None:
+    agent = {"node_group": "node", "placement": "0-1:0-4"}
+    plan = roost.plan(job({"actor,critic": "0-79", "agent": agent}), roost.Inventory.parse("12x8"))
+    lines = render_plan(plan, width=width, show_all=True).splitlines()
+    rows = [line for line in lines if re.match(r"\d+ +nvidia_gpu", line)]
+    assert len(rows) == 12
+    shown = "A72 C72│A73 C73" if width == 100 else "0-7 A72-79 C72-79"
+    assert shown in rows[9]
+    assert any("agent x3: 0-2" in line for line in lines)
+    assert not any("--all" in line for line in lines)
+    assert "--all shows each" in render_plan(plan, width=width)
 
 
 def test_nodes_that_look_the_same_are_one_row_wherever_they_are() -> None:

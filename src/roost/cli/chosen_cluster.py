@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,7 +12,16 @@ from roost.inventory.inventory import Inventory
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.model_parallel import ModelParallelComponentPlacement
 
+if TYPE_CHECKING:
+    from roost.engine.reservation.cluster_snapshot import ClusterSnapshot
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+model_parallel_option = click.option(
+    "--model-parallel", is_flag=True, help="Place as ModelParallelComponentPlacement does."
+)
+live_option = click.option(
+    "--live", is_flag=True, help="The cluster: the Ray that RAY_ADDRESS names, or yours on this machine."
+)
 
 
 def cluster_options(command: Command) -> Command:
@@ -20,10 +29,7 @@ def cluster_options(command: Command) -> Command:
     inventory = click.option(
         "--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file."
     )
-    parallel = click.option(
-        "--model-parallel", is_flag=True, help="Place as ModelParallelComponentPlacement does."
-    )
-    return on(inventory(parallel(command)))
+    return on(inventory(model_parallel_option(command)))
 
 
 def check_one(on: str | None, inventory: str | None, live: bool = False) -> None:
@@ -48,3 +54,10 @@ def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
 
 def placement_class(model_parallel: bool) -> type[ComponentPlacement]:
     return ModelParallelComponentPlacement if model_parallel else ComponentPlacement
+
+
+def live_snapshot() -> ClusterSnapshot:
+    """The nodes of the Ray that RAY_ADDRESS names, or of one that this user runs here, and who holds accelerators."""
+    from roost.engine.reservation.cluster_snapshot import take_snapshot
+
+    return take_snapshot()

@@ -7,8 +7,9 @@ import inspect
 import threading
 from typing import Any
 
-from roost.cli.ending import FAILED, FINE, FOUND, emit, tell
+from roost.cli.ending import FAILED, FINE, FOUND, UNREACHABLE, emit, tell
 from roost.cli.user_code import Driver, users_traceback
+from roost.errors import ClusterGone
 
 
 def drive(driver: Driver, run: Any, config: Any) -> int:
@@ -25,7 +26,7 @@ def drive(driver: Driver, run: Any, config: Any) -> int:
     except (Exception, asyncio.CancelledError) as error:
         emit("")  # what the driver printed comes before its traceback
         tell(users_traceback(error))
-        return FAILED
+        return UNREACHABLE if isinstance(error, ClusterGone) else FAILED
     emit("")
     return _code(returned) if isinstance(returned, int) and not isinstance(returned, bool) else FINE
 

@@ -22,10 +22,12 @@ from roost.errors import (
     RoostError,
     Span,
     WorkerError,
+    errors_in,
 )
-from roost.views.coloured_findings import render_findings
+from roost.views.coloured_findings import DEFAULT_WIDTH, render_findings
 
-FINE, FOUND, USAGE, NO_FIT, UNREACHABLE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
+UNKNOWN_WIDTH = 80  # columns of a terminal that reports 0, as serial lines and some CI systems do
+FINE, FOUND, USAGE, NO_FIT, UNREACHABLE, FAILED, DIFFERENT, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 70, 130
 FORMAT_VERSION = 1  # of the output of --json; a plan has a version of its own
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
@@ -56,10 +58,8 @@ def guarded(run: Callable[[], object]) -> int:
             tell(f"{error.filename or 'the output'} cannot be written: {error.strerror}")
             return FOUND
         if isinstance(error, ModuleNotFoundError) and error.name == "ray":
-            missing = Finding(
-                code="RE102", what="Ray is not installed here", remedy="pip install 'ray[default]>=2.49'"
-            )
-            tell_findings([missing])
+            remedy = "pip install 'ray[default]>=2.49'"
+            tell_findings([Finding(code="RE102", what="Ray is not installed here", remedy=remedy)])
             return UNREACHABLE
         tell(f"roost has a bug: {type(error).__name__} in {_place(error)}")
         if os.environ.get("ROOST_DEBUG") == "1":
@@ -83,15 +83,24 @@ def _place(error: Exception) -> str:
 
 def code_for(findings: Sequence[Finding], on_a_cluster: bool = True) -> int:
     """The exit code for findings: NO_FIT if the job is well formed and only does not fit this cluster."""
-    serious = [finding for finding in findings if finding.severity == "error"]
+    serious = errors_in(findings)
     if not serious:
         return FINE
     return NO_FIT if on_a_cluster and all(finding.kind == "fit" for finding in serious) else FOUND
 
 
+def refused(error: RoostError, file: str, as_json: bool) -> int:
+    """Report an error about a file, and return its exit code."""
+    findings = located(error.findings, file)
+    if as_json:
+        emit_json({"format_version": FORMAT_VERSION, "findings": [one.to_dict() for one in findings]})
+    tell_findings(findings)
+    return code_of(error)
+
+
 def located(findings: Sequence[Finding], file: str) -> list[Finding]:
     """The findings, with the file named for a missing key: it has no position in the file."""
-    top = Span(source=file, line=1, column=1, length=1, excerpt="")
+    top = Span(source=file, line=1, column=1, length=1)
     return [
         replace(finding, where=top) if finding.path and finding.where is None else finding
         for finding in findings
@@ -148,3 +157,14 @@ def wants_colour(stream: TextIO) -> bool:
 
 def is_ascii(stream: TextIO) -> bool:
     return not (stream.encoding or "ascii").lower().replace("-", "").startswith("utf")
+
+
+def width_of(stream: TextIO) -> int:
+    """`COLUMNS` if it is set, else the terminal's width, else the default width of text in files and pipes."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(20, int(columns[:6]))
+    try:
+        return max(20, os.get_terminal_size(stream.fileno()).columns or UNKNOWN_WIDTH)
+    except (OSError, ValueError):
+        return DEFAULT_WIDTH

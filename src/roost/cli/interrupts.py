@@ -31,7 +31,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """Handle signals like this for a while."""
+    """Handles signals like this inside the `with` block."""
     made = Interrupts()
     before = {number: signal.signal(number, made.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

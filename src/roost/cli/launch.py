@@ -5,38 +5,47 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from roost.cli.chosen_cluster import chosen_inventory, placement_class
+from roost.cli.chosen_cluster import chosen_inventory, model_parallel_option, placement_class
+from roost.cli.chosen_job import job_arguments
+from roost.cli.chosen_plan import check_overrides
 from roost.cli.driver import drive, wait_for_the_end
 from roost.cli.ending import FORMAT_VERSION, INTERRUPTED, code_of, emit, located, tell, tell_findings
 from roost.cli.interrupts import Interrupts, interrupts
 from roost.cli.launch_progress import LaunchProgress
-from roost.cli.plan import check_overrides, drawn
-from roost.cli.user_code import UserCode
-from roost.config.document import Document, as_written
+from roost.cli.plan_output import drawn
+from roost.cli.shell_completion import complete_component
+from roost.cli.user_code import UserCode, users_traceback
+from roost.config.document import Document, JobFile, as_written
 from roost.config.job import Job, read_job
 from roost.config.program import Program, Roles, driver_config, read_program, unmatched
 from roost.engine.cluster import Cluster
 from roost.engine.cluster_options import wants_inline
 from roost.engine.connection.embedded import embedded, own_cluster_address
 from roost.engine.launch_orders import accelerators_of
-from roost.errors import ClusterError, Finding, RoostError, error_for, nearest
+from roost.engine.run import Run
+from roost.engine.workers.remote_errors import RemoteTraceback
+from roost.errors import ClusterError, LaunchError, RoostError, error_for, errors_in, nearest
 from roost.inventory.inventory import Inventory
 from roost.planning.comparison import shape_differences
+from roost.planning.component_placement import ComponentPlacement
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
 from roost.planning.plan_files import load_plan
 from roost.planning.planner import plan
 
+# The keys that a saved plan has decided.
+_PLACING = ("cluster.component_placement", "cluster.layout", "cluster.shares")
+
 
 @click.command("launch")
-@click.argument("config", type=click.Path())
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@job_arguments
 @click.option("--on", metavar="SHAPE", help="Run on an embedded Ray of this shape, such as 2x4.")
 @click.option(
     "--address",
@@ -44,9 +53,13 @@ from roost.planning.planner import plan
     help="The Ray to run on. Default: RAY_ADDRESS, then yours on this machine.",
 )
 @click.option("--plan", "plan_file", metavar="FILE", type=click.Path(), help="Run this saved plan.")
-@click.option("--model-parallel", is_flag=True, help="Place as ModelParallelComponentPlacement does.")
+@model_parallel_option
 @click.option(
-    "--skip", multiple=True, metavar="COMPONENT", help="Hold its accelerators and run nothing there."
+    "--skip",
+    multiple=True,
+    metavar="COMPONENT",
+    shell_complete=complete_component,
+    help="Hold its accelerators and run nothing there.",
 )
 @click.option("--job", metavar="NAME", help="The name of the job. Default: ROOST_JOB, or one made up.")
 @click.option(
@@ -57,44 +70,58 @@ from roost.planning.planner import plan
     help="How long nodes, and then processes, may take to be there. Default: 300.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a last line of JSON that sums up.")
-def command(
-    config: str,
-    overrides: tuple[str, ...],
-    on: str | None,
-    address: str | None,
-    plan_file: str | None,
-    model_parallel: bool,
-    skip: tuple[str, ...],
-    job: str | None,
-    timeout: float,
-    as_json: bool,
-) -> int:
+def command(**given: Any) -> int:
     """Show the plan of a job and run it: start every process, then call the driver.
 
     CONFIG is the job's YAML file, with `workers` and `driver` beside `cluster`. KEY=VALUE overrides a value of it.
     The exit code is the driver's. Ctrl-C ends the job in order, a second Ctrl-C at once.
     """
-    check_overrides(overrides)
-    if on is not None and address is not None:
+    options = LaunchOptions(**given)
+    check_overrides(options.overrides)
+    if options.on is not None and options.address is not None:
         raise click.UsageError("--on starts a Ray of its own, and --address names one; give one of them.")
-    if plan_file is not None and model_parallel:
+    if options.plan_file is not None and options.model_parallel:
         raise click.UsageError("--plan is placed already, so --model-parallel has no meaning with it.")
+    placing = [one for one in options.overrides if one.lstrip("+~").startswith(_PLACING)]
+    if options.plan_file is not None and placing:
+        raise click.UsageError(f"--plan is placed already, so {placing[0]} would change nothing.")
     summary: dict[str, Any] = {"format_version": FORMAT_VERSION}
     with interrupts() as signals:
         try:
-            ready = _prepared(config, overrides, on, plan_file, model_parallel, skip)
-            code = _run(ready, signals, address, job, timeout, summary)
+            code = run_job(prepared(options), options, signals, summary)
             tell(f"ended with exit code {code}" if code else "ended")
         except RoostError as error:
-            findings, code = located(error.findings, config), code_of(error)
+            findings, code = located(error.findings, str(options.config)), code_of(error)
+            if isinstance(error, LaunchError) and error.__cause__ is not None:
+                tell(_traceback(error.__cause__))
             summary["findings"] = [finding.to_dict() for finding in findings]
             tell_findings(findings)
         except KeyboardInterrupt:
             code = signals.exit_code
             tell("interrupted" if code == INTERRUPTED else "terminated")
-    if as_json:
+    if options.as_json:
         emit(json.dumps({**summary, "exit_code": code}) + "\n")
     return code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """What the command line says."""
+
+    config: JobFile
+    overrides: tuple[str, ...]
+    on: str | None
+    address: str | None
+    plan_file: str | None
+    model_parallel: bool
+    skip: tuple[str, ...]
+    job: str | None
+    timeout: float
+    as_json: bool
+
+    @property
+    def placement(self) -> type[ComponentPlacement]:
+        return placement_class(self.model_parallel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,61 +131,40 @@ class Prepared:
     document: Document
     code: UserCode
     driver_config: Any
-    skip: tuple[str, ...]
-    on: str | None
-    shape: Inventory | None  # the same, read: of the embedded Ray to start
+    shape: Inventory | None  # of the embedded Ray to start
     plan: Plan | None  # None: to be made for the cluster that is found
-    placement: Any
 
 
-def _prepared(
-    config: str,
-    overrides: tuple[str, ...],
-    on: str | None,
-    plan_file: str | None,
-    model_parallel: bool,
-    skip: tuple[str, ...],
-) -> Prepared:
-    """Read the job and import its code. Whatever is wrong with them is raised here."""
-    shape = chosen_inventory(on, None)
-    document = as_written(config, overrides)
+def prepared(options: LaunchOptions) -> Prepared:
+    """Read the job and import its code. One error reports all their problems."""
+    shape, skip = chosen_inventory(options.on, None), options.skip
+    document = as_written(options.config, options.overrides)
     job, findings = read_job(document)
     program, problems = read_program(document)
-    saved = load_plan(plan_file) if plan_file is not None else None
+    saved = load_plan(options.plan_file) if options.plan_file is not None else None
     roles = Roles.of(job)
     if saved is not None:
         silent = [name for name, part in saved.components.items() if part.runs_nothing]
-        running = [name for name in saved.components if name not in silent]
-        roles = Roles(running=running, placeholders=silent, others=roles.others)
-    if program is not None and not _errors(findings):
+        names = [name for name in saved.components if name not in silent]
+        roles = Roles(running=names, placeholders=silent, others=roles.others)
+    if program is not None and not errors_in(findings):
         problems += unmatched(program, roles, document, skip)
-    if _errors([*findings, *problems]):
+    if errors_in([*findings, *problems]):
         raise error_for([*findings, *problems])
     assert program is not None
     for name in skip:
         if name not in roles.running:
-            raise click.BadParameter(
-                f"no component {name!r}; {nearest(name, roles.running)}", param_hint="--skip"
-            )
-    wanted = {
-        name: one for name, one in program.workers.items() if name in roles.running and name not in skip
-    }
-    given, placement = driver_config(document), placement_class(model_parallel)
-    planned = None
+            what = f"no component {name!r}; {nearest(name, roles.running)}"
+            raise click.BadParameter(what, param_hint="--skip")
+    running = set(roles.running).difference(skip)
+    wanted = {name: one for name, one in program.workers.items() if name in running}
+    given, planned = driver_config(document), None
     if saved is not None:
         planned = _completed(saved, job, shape)
     elif shape is not None:
-        planned = plan(document, shape, placement=placement)
-    return Prepared(
-        document=document,
-        code=UserCode(Program(workers=wanted, driver=program.driver), document),
-        driver_config=given,
-        skip=skip,
-        on=on,
-        shape=shape,
-        plan=planned,
-        placement=placement,
-    )
+        planned = plan(document, shape, placement=options.placement)
+    code = UserCode(Program(workers=wanted, driver=program.driver), document)
+    return Prepared(document=document, code=code, driver_config=given, shape=shape, plan=planned)
 
 
 def _completed(saved: Plan, job: Job, shape: Inventory | None) -> Plan:
@@ -167,50 +173,39 @@ def _completed(saved: Plan, job: Job, shape: Inventory | None) -> Plan:
         raise error_for(differences)
     nodes = Inventory(nodes=saved.inventory.nodes)
     grouped, problems = nodes.with_groups(job.groups, job.document) if job.groups else (nodes, [])
-    if _errors(problems):
+    if errors_in(problems):
         raise error_for(problems)
     return with_secrets(saved, grouped.groups, os.environ)
 
 
-def _errors(findings: list[Finding]) -> bool:
-    return any(finding.severity == "error" for finding in findings)
-
-
-def _run(
+def run_job(
     ready: Prepared,
+    options: LaunchOptions,
     signals: Interrupts,
-    address: str | None,
-    job: str | None,
-    timeout: float,
     summary: dict[str, Any],
+    afterwards: Callable[[Run], None] = lambda run: None,
 ) -> int:
-    """Start the job, call its driver, and end everything in order."""
+    """Start the job, call its driver, and end everything in order. `afterwards` is called before the processes end."""
     planned = ready.plan
     if planned is not None:
         _show(planned)
     with ExitStack() as started:
         try:
-            where = _where(ready, address, started)
+            where = _where(ready, options, started)
+            nodes = None if planned is None else len(planned.inventory.nodes)
             cluster = started.enter_context(
-                Cluster(
-                    None if planned is None else len(planned.inventory.nodes),
-                    ready.document,
-                    job=job,
-                    timeout=timeout,
-                    **where,
-                )
+                Cluster(nodes, ready.document, job=options.job, timeout=options.timeout, **where)
             )
             tell(f"nodes: {cluster.num_nodes} of {cluster.num_nodes}, for job {cluster.job}")
             if planned is None:
-                planned = plan(ready.document, cluster, placement=ready.placement)
+                planned = plan(ready.document, cluster, placement=options.placement)
                 _show(planned)
             summary.update(job=cluster.job, plan=planned.digest)
             progress = LaunchProgress(len(accelerators_of(list(planned.components.values()))))
+            workers, skip, timeout = ready.code.workers, options.skip, options.timeout
             try:
                 run = started.enter_context(
-                    cluster.launch(
-                        planned, ready.code.workers, skip=ready.skip, timeout=timeout, report=progress
-                    )
+                    cluster.launch(planned, workers, skip=skip, timeout=timeout, report=progress)
                 )
             finally:
                 progress.close()
@@ -219,29 +214,35 @@ def _run(
                 tell("running: the job has no `driver`, so its processes run until Ctrl-C")
                 wait_for_the_end()
             tell("running")
-            return drive(ready.code.driver, run, ready.driver_config)  # type: ignore[arg-type]
+            code = drive(ready.code.driver, run, ready.driver_config)  # type: ignore[arg-type]
+            afterwards(run)
+            return code
         finally:
             signals.ending = True
 
 
-def _where(ready: Prepared, address: str | None, started: ExitStack) -> dict[str, Any]:
+def _where(ready: Prepared, options: LaunchOptions, started: ExitStack) -> dict[str, Any]:
     """The cluster's arguments that say where it is. Starts an embedded Ray if one is asked for."""
     if wants_inline(None):
-        return {"inline": ready.on}
+        return {"inline": options.on}
     if ready.shape is not None:
         tell(f"starting an embedded Ray: {ready.shape}")
         return {"address": started.enter_context(embedded(ready.shape))}
-    found = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+    found = options.address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
     if not found:
         raise ClusterError(
-            Finding(
-                code="RE101",
-                what="there is no Ray to launch the job on",
-                why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
-                remedy="name one with --address, or try the job on an embedded one: --on 2x4",
-            )
+            code="RE101",
+            what="there is no Ray to launch the job on",
+            why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
+            remedy="name one with --address, or try the job on an embedded one: --on 2x4",
         )
     return {"address": found}
+
+
+def _traceback(cause: BaseException) -> str:
+    """Where a constructor failed, in its own process."""
+    remote = cause.__cause__
+    return str(remote).strip() if isinstance(remote, RemoteTraceback) else users_traceback(cause)
 
 
 def _show(planned: Plan) -> None:

@@ -13,22 +13,21 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from roost.cli.ending import tell
-from roost.config.document import Document
+from roost.config.document import Document, Findings
 from roost.config.program import Program, WorkerClass
 from roost.engine.workers.worker import GroupLauncher, Worker
-from roost.errors import Finding, Path, RoostError, close_to, error_for, nearest
+from roost.errors import Path, RoostError, close_to, error_for, nearest
 
 Driver = Callable[[Any, Any], Any]
 _OURS = str(FilePath(__file__).parents[1]) + os.sep
 
 
 class UserCode:
-    """What a program names, imported with the current folder first. `findings` is what cannot be used."""
+    """The classes and the driver of a program, imported with the current folder first. Raises all their problems."""
 
     def __init__(self, program: Program, document: Document) -> None:
-        self._document = document
         self._modules: dict[str, Any] = {}  # None for a module that could not be imported
-        self.findings: list[Finding] = []
+        self.findings = Findings(document)
         here = _current_folder()
         if here and sys.path[:1] != [here]:
             sys.path.insert(0, here)
@@ -38,11 +37,11 @@ class UserCode:
         }
         self.driver: Driver | None = self._driver(program.driver) if program.driver else None
         if self.findings:
-            # One entry may name the class of several components: what is wrong with it is said once.
+            # One entry may name the class of several components; its problem is reported once.
             raise error_for(list(dict.fromkeys(self.findings)))
 
     def _fail(self, what: str, path: Path, why: str = "", remedy: str = "") -> None:
-        self.findings.append(self._document.finding("RC107", what, path, why=why, remedy=remedy))
+        self.findings.add("RC107", what, path, why=why, remedy=remedy)
 
     def _worker(self, component: str, worker: WorkerClass) -> GroupLauncher | None:
         known, cls = self._named(worker.import_path, worker.path, _is_worker)
@@ -62,7 +61,7 @@ class UserCode:
         try:
             return cls.create_group(**worker.args)  # type: ignore[no-any-return]
         except RoostError as error:
-            where = self._document.value_span(worker.path)
+            where = self.findings.document.value_span(worker.path)
             self.findings += [replace(problem, path=worker.path, where=where) for problem in error.findings]
             return None
 
@@ -71,19 +70,16 @@ class UserCode:
         if not known:
             return None
         if not callable(function):
-            self._fail(
-                f"{import_path} is not a function", ("driver",), remedy="write `def main(run, config):`"
-            )
-            return None
-        problem = _mismatch(function, None, None)
-        if problem:
+            what, problem = f"{import_path} is not a function", ""
+        elif problem := _mismatch(function, None, None):
             what = f"{import_path} cannot be called as a driver"
-            self._fail(what, ("driver",), why=problem, remedy="write `def main(run, config):`")
-            return None
-        return function  # type: ignore[no-any-return]
+        else:
+            return function  # type: ignore[no-any-return]
+        self._fail(what, ("driver",), why=problem, remedy="write `def main(run, config):`")
+        return None
 
     def _named(self, import_path: str, path: Path, fits: Callable[[Any], bool]) -> tuple[bool, Any]:
-        """What stands under this name, if there is anything. Names that fit are suggested first."""
+        """Whether the module has this name, and its value. The error suggests names that fit first."""
         module_name, _, names = import_path.partition(":")
         found = self._module(module_name, path)
         if found is None:
@@ -94,12 +90,9 @@ class UserCode:
                 fitting = [one for one in there if fits(getattr(found, one))]
                 file = str(getattr(found, "__file__", None) or "")
                 elsewhere = file and not file.startswith(_current_folder() + os.sep)
-                self._fail(
-                    f"{module_name} has no {name!r}",
-                    path,
-                    why=f"it was imported from {file}" if elsewhere else "",
-                    remedy=nearest(name, fitting or there),
-                )
+                why = f"it was imported from {file}" if elsewhere else ""
+                remedy = nearest(name, fitting or there)
+                self._fail(f"{module_name} has no {name!r}", path, why=why, remedy=remedy)
                 return False, None
             found = getattr(found, name)
         return True, found
@@ -112,12 +105,8 @@ class UserCode:
             self._modules[name] = import_module(name)
         except ModuleNotFoundError as error:
             if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-                self._fail(
-                    f"there is no module {error.name!r}",
-                    path,
-                    why="neither in the current folder nor installed",
-                    remedy=_module_like(error.name),
-                )
+                why, remedy = "neither in the current folder nor installed", _module_like(error.name)
+                self._fail(f"there is no module {error.name!r}", path, why=why, remedy=remedy)
             else:
                 self._raised(name, path, error)
         except (Exception, SystemExit) as error:
@@ -191,14 +180,10 @@ def _current_folder() -> str:
 
 
 def _module_like(name: str) -> str:
-    """What a module that is not there may have been meant to be."""
+    """The remedy for a missing module: a module of a similar name, if the current folder has one."""
     folder = FilePath(_current_folder() or os.sep)
-    there = [one.stem for one in folder.glob("*.py")] + [
-        one.parent.name for one in folder.glob("*/__init__.py")
-    ]
-    close = close_to(name, there)
-    return (
-        f"did you mean {close!r}?"
-        if close
-        else "run `roost launch` in the folder of your code, or install it"
-    )
+    there = [one.stem for one in folder.glob("*.py")]
+    there += [one.parent.name for one in folder.glob("*/__init__.py")]
+    if close := close_to(name, there):
+        return f"did you mean {close!r}?"
+    return "run `roost launch` in the folder of your code, or install it"

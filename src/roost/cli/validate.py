@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from roost.cli.chosen_cluster import chosen_inventory, cluster_options, placement_class
+from roost.cli.chosen_job import jobs_arguments
 from roost.cli.ending import (
     FINE,
     FORMAT_VERSION,
@@ -18,31 +17,31 @@ from roost.cli.ending import (
     located,
     tell_findings,
 )
-from roost.config.document import Document, as_written
+from roost.config.document import Document, JobFile, as_written
 from roost.config.job import read_job
 from roost.config.program import program_problems
-from roost.errors import Finding, RoostError
+from roost.errors import Finding, RoostError, errors_in
 from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
 
 
 @click.command("validate")
-@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE... [KEY=VALUE]...")
+@jobs_arguments
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
-    files: tuple[str, ...], on: str | None, inventory: str | None, model_parallel: bool, as_json: bool
+    files: tuple[JobFile, ...],
+    overrides: tuple[str, ...],
+    on: str | None,
+    inventory: str | None,
+    model_parallel: bool,
+    as_json: bool,
 ) -> int:
     """List everything that is wrong with job files, all problems of all files at once.
 
     No cluster is needed. With --on or --inventory it also says whether the jobs fit there. KEY=VALUE overrides
     a value in each file.
     """
-    deleting = tuple(one for one in files if one.startswith("~") and "/" not in one)
-    overrides = tuple(one for one in files if ("=" in one or one in deleting) and not os.path.exists(one))  # noqa: PTH110
-    files = tuple(one for one in files if one not in overrides)
-    if not files:
-        raise click.UsageError("which files? Only overrides were given.")
     if model_parallel and on is None and inventory is None:
         raise click.UsageError("--model-parallel needs a cluster: add --on or --inventory.")
     results: list[tuple[str, list[Finding]]] = []
@@ -51,23 +50,15 @@ def command(
         where = chosen_inventory(on, inventory)
     except RoostError as error:  # the jobs can be checked without an inventory
         results.append((str(inventory), located(error.findings, str(inventory))))
-    results += [(file, problems_of(file, where, model_parallel, overrides)) for file in files]
+    results += [(str(file), problems_of(file, where, model_parallel, overrides)) for file in files]
     codes = [code_for(findings, where is not None) for _, findings in results]
     tell_findings([finding for _, findings in results for finding in findings])
     if as_json:
-        emit_json(
-            {
-                "format_version": FORMAT_VERSION,
-                "files": [
-                    {
-                        "file": file,
-                        "ok": code == FINE,
-                        "findings": [finding.to_dict() for finding in findings],
-                    }
-                    for (file, findings), code in zip(results, codes, strict=True)
-                ],
-            }
-        )
+        shown = [
+            {"file": file, "ok": code == FINE, "findings": [finding.to_dict() for finding in findings]}
+            for (file, findings), code in zip(results, codes, strict=True)
+        ]
+        emit_json({"format_version": FORMAT_VERSION, "files": shown})
     else:
         for (file, findings), code in zip(results, codes, strict=True):
             emit(f"{file}: {_verdict(findings, code)}\n")
@@ -75,14 +66,17 @@ def command(
 
 
 def problems_of(
-    file: str, where: Inventory | None, model_parallel: bool = False, overrides: tuple[str, ...] = ()
+    file: str | JobFile,
+    where: Inventory | None,
+    model_parallel: bool = False,
+    overrides: tuple[str, ...] = (),
 ) -> list[Finding]:
     try:
         document = as_written(file, overrides)
         findings = _placement_problems(document, where, model_parallel)
     except RoostError as error:
-        return located(error.findings, file)
-    return located([*findings, *program_problems(document)], file)
+        return located(error.findings, str(file))
+    return located([*findings, *program_problems(document)], str(file))
 
 
 def _placement_problems(document: Document, where: Inventory | None, model_parallel: bool) -> list[Finding]:
@@ -97,7 +91,7 @@ def _placement_problems(document: Document, where: Inventory | None, model_paral
 
 
 def _verdict(findings: list[Finding], code: int) -> str:
-    errors = sum(1 for finding in findings if finding.severity == "error")
+    errors = len(errors_in(findings))
     parts = [
         f"{count} {noun}{'s' * (count > 1)}"
         for count, noun in ((errors, "error"), (len(findings) - errors, "warning"))

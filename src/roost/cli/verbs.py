@@ -14,13 +14,22 @@ from roost.cli.ending import guarded
 VERBS = {
     "plan": "Show where every process of a job would run.",
     "validate": "List everything that is wrong with job files.",
+    "explain": "Tell why a process sits where it does, or what a code means.",
+    "diff": "Tell what is different between two plans.",
+    "show": "Show a saved plan.",
+    "profile": "Measure what each component of a job costs at several sizes.",
+    "suggest": "Find the best placement of a job, with a proof.",
+    "simulate": "Replay an arrangement item by item.",
     "launch": "Run a job that says what to run.",
+    "up": "Write what starts Ray on Slurm, Kubernetes or hosts.",
+    "schema": "Print the JSON Schema of job files, for editors.",
     "embedded": "Keep a real Ray of several nodes running on this machine.",
 }
 EPILOG = """\b
 Exit codes: 0 fine, 1 problems found, 2 wrong usage, 3 does not fit
             the cluster, 4 the cluster cannot be reached, 5 a launch
-            or its driver failed, 70 a bug in roost, 130 interrupted.
+            or its driver failed, 6 differences, 70 a bug in roost,
+            130 interrupted.
 Completion: eval "$(_ROOST_COMPLETE=bash_source roost)"
             with zsh_source or fish_source for those shells.
 """

@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
+from roost.config.hydra_composition import Primary, composed
 from roost.config.interpolation import resolve, unresolved
 from roost.config.overrides import overridden
 from roost.config.plain_data import plain_mapping
-from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions, read_yaml
-from roost.errors import ConfigurationError, Finding, Path, Span, error_for
+from roost.config.text_files import A_JOB, is_pipe, read_mapping, read_text, shown_name
+from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions
+from roost.errors import ConfigurationError, Finding, Path, Span
 
 NAMELESS = "<config>"
-A_JOB = ("a job is a mapping of sections", "start with `cluster:`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,22 @@ class Document:
         remedy: str = "",
         part: tuple[int, int] | None = None,
     ) -> Finding:
-        where = self.key_span(path) if key else self.value_span(path) or self.key_span(path)
+        where = self.key_span(path) if key else self.part_span(path, part)
         if where is None and self.name != NAMELESS and not self.data:
-            where = Span(source=self.name, line=1, column=1, length=1, excerpt="")  # an empty file
-        if where is not None and part is not None and part[0] + part[1] <= where.length:
-            where = where.part(*part) if self._stands_at(where, path) else where
+            where = Span(source=self.name, line=1, column=1, length=1)  # an empty file
         return Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where)
+
+    def part_span(self, path: Path, part: tuple[int, int] | None = None) -> Span | None:
+        """The position of a value, or of a part of it: its start and length in the text."""
+        where = self.value_span(path) or self.key_span(path)
+        if where is None or part is None or part[0] + part[1] > where.length:
+            return where
+        return where.part(*part) if self._stands_at(where, path) else where
+
+    def restated(self, problem: Finding, subject: str, path: Path, **place: Any) -> Finding:
+        """A finding of code that does not know the document, with its subject and its position."""
+        what, why, remedy = f"{subject}: {problem.what}", problem.why, problem.remedy
+        return self.finding(problem.code, what, path, why=why, remedy=remedy, **place)
 
     def _stands_at(self, where: Span, path: Path) -> bool:
         """Whether the span shows the value's own text: not folded, not escaped, not a reference to it."""
@@ -83,16 +95,51 @@ class Document:
     ) -> list[Finding]:
         """Findings for the text at this path. Each problem comes with its start and length in the text."""
         return [
-            self.finding(
-                problem.code,
-                f"{subject}: {problem.what}",
-                path,
-                why=problem.why,
-                remedy=problem.remedy,
-                part=(start, length),
-            )
-            for problem, start, length in problems
+            self.restated(problem, subject, path, part=(start, length)) for problem, start, length in problems
         ]
+
+
+class Findings(list[Finding]):
+    """Collects the findings about a document."""
+
+    def __init__(self, document: Document, found: Iterable[Finding] = ()) -> None:
+        super().__init__(found)
+        self.document = document
+
+    def add(self, code: str, what: str, path: Path, **more: Any) -> None:
+        """Takes the arguments of `Document.finding`."""
+        self.append(self.document.finding(code, what, path, **more))
+
+
+class JobFile(os.PathLike[str]):
+    """The file of a job, and the directory where Hydra also finds its configs. It is read once: it may be a pipe."""
+
+    def __init__(self, path: str | os.PathLike[str], config_dir: str | None = None) -> None:
+        self.path, self.config_dir = FilePath(path), config_dir
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return shown_name(self.path)
+
+    @functools.cached_property
+    def text(self) -> str:
+        return read_text(self.path, MAX_BYTES)
+
+    def primary(self) -> Primary:
+        """The start of a composition. The name of a file in the config directory counts from there."""
+        file, config_dir = self.path, self.config_dir
+        if is_pipe(file) and config_dir is None:
+            what = f"{self}: a job from a pipe has no directory to find its `defaults` in"
+            raise ConfigurationError(code="RC008", what=what, remedy="name it with --config-dir")
+        directory, more, name = str(file.parent), config_dir, "stdin"
+        inside = FilePath(os.path.abspath(file)).is_relative_to(os.path.abspath(config_dir or "."))  # noqa: PTH100
+        if config_dir is not None and (inside or is_pipe(file)):
+            directory, more = config_dir, None
+        if not is_pipe(file):
+            name = FilePath(os.path.relpath(file, directory)).with_suffix("").as_posix()
+        return Primary(text=self.text, file=str(self), directory=directory, name=name, more=more)
 
 
 def load(source: Any, overrides: Sequence[str] = ()) -> Document:
@@ -106,15 +153,12 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     elif isinstance(source, Document):
         document = source
     elif isinstance(source, (str, os.PathLike)):
-        document = read_file(FilePath(source))
+        document, overrides = as_written(source, overrides), ()
     elif isinstance(source, Mapping):
         document = Document(plain_mapping(source))
     else:
-        raise ConfigurationError(
-            Finding(
-                code="RC103", what=f"a job is a path, a dict or a DictConfig, not {type(source).__name__}"
-            )
-        )
+        what = f"a job is a path, a dict or a DictConfig, not {type(source).__name__}"
+        raise ConfigurationError(code="RC103", what=what)
     data, positions = document.data, document.positions
     if overrides:
         data, positions = overridden(data, positions, overrides)
@@ -123,56 +167,29 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
 
 
 def as_written(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Document:
-    """A file with its overrides applied, and its interpolations left as they are."""
-    document = read_file(FilePath(path))
-    data, positions = overridden(document.data, document.positions, overrides)
-    return Document(data, document.name, positions)
+    """A file with its overrides applied, and its interpolations left as they are.
+
+    Hydra composes a file with a `defaults` list, and any file that comes with a config directory.
+    """
+    file = path if isinstance(path, JobFile) else JobFile(path)
+    data, positions = read_mapping(file.text, str(file))
+    if file.config_dir is not None or isinstance(data.get("defaults"), list):
+        data, positions = composed(file.primary(), overrides)
+        data = plain_mapping(data)
+    elif overrides:
+        data, positions = overridden(data, positions, overrides)
+    return Document(data, str(file), positions)
 
 
 def read_file(
     path: FilePath, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> Document:
-    return parse(read_text(path, max_bytes), str(path), max_values, wanted)
-
-
-def read_text(path: FilePath, max_bytes: int) -> str:
-    """The text of a regular file of at most `max_bytes`: a pipe would block, a device may never end."""
-    try:
-        if not path.is_file() and path.exists():
-            raise IsADirectoryError(0, "it is not a regular file")
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-        if len(content) > max_bytes:
-            raise ConfigurationError(
-                Finding(
-                    code="RC004",
-                    what=f"{path}: larger than {max_bytes:,} bytes",
-                    remedy="is this the right file?",
-                )
-            )
-        return content.decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        reason, remedy = getattr(error, "strerror", None) or "it is not a path", "check the path"
-        if isinstance(error, UnicodeDecodeError):
-            line = content[: error.start].count(b"\n") + 1
-            reason, remedy = f"line {line} is not UTF-8 text", "save it as UTF-8 in your editor"
-        raise ConfigurationError(
-            Finding(code="RC001", what=f"{path}: cannot be read", why=str(reason), remedy=remedy)
-        ) from None
+    return parse(read_text(path, max_bytes), shown_name(path), max_values, wanted)
 
 
 def parse(
     text: str, name: str = "<text>", max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> Document:
     """The document of a YAML text. If it is no mapping, the error says what `wanted` holds: what, remedy."""
-    data, positions, findings = read_yaml(text.removeprefix("\ufeff"), name, max_values)
-    if findings:
-        raise error_for(findings)
-    if data is None:
-        data = {}
-    if not isinstance(data, dict):
-        where = positions.values.get(())
-        raise ConfigurationError(Finding(code="RC103", what=wanted[0], where=where, remedy=wanted[1]))
+    data, positions = read_mapping(text, name, max_values, wanted)
     return Document(data, name, positions)

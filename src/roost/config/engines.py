@@ -11,12 +11,12 @@ from pydantic import Field
 from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text
 from roost.errors import Path
 
-KINDS = ("regular", "prefill", "decode", "placeholder")
+KINDS = ("regular", "prefill", "decode", "encoder", "placeholder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineGroup:
-    """Engines of one kind; a `placeholder` holds accelerators and runs nothing."""
+    """Engines of one kind; an `encoder` prepares images or sound for others, a `placeholder` runs nothing."""
 
     kind: Annotated[Text, Field(json_schema_extra={"enum": list(KINDS)})] = "regular"
     num_gpus: NonNegativeInt

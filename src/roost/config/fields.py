@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -37,8 +46,9 @@ def _not_empty(value: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return value
 
 
-def _one_or_many(value: Any) -> str:
-    return "many" if isinstance(value, list) else "one"
+def by_kind(kind: Any, tag: str, otherwise: str) -> Discriminator:
+    """Chooses the member of a union: the one with this tag for values of this kind, else the other."""
+    return Discriminator(lambda value: tag if isinstance(value, kind) else otherwise)
 
 
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)]
@@ -46,9 +56,9 @@ NonNegativeInt = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1_000_
 Rank = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
 # Ray rounds shares to ten-thousandths: a smaller share would be 0.
 Share = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.0001, le=1, allow_inf_nan=False)]
-Text = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "integer"]})]
 TextOrTexts = Annotated[
-    Annotated[Text, Tag("one")] | Annotated[list[Text], Tag("many")], Discriminator(_one_or_many)
+    Annotated[Text, Tag("one")] | Annotated[list[Text], Tag("many")], by_kind(list, "many", "one")
 ]
 # Pydantic's own `min_length` does not count a tuple's wrong entries, and would call a tuple of them empty.
 NonEmptyTuple = Annotated[

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from roost.config.plain_data import SECTIONS
 from roost.config.yaml_text import Positions
-from roost.errors import ConfigurationError, Finding, Path, error_for, shown
+from roost.errors import ConfigurationError, Finding, Path, error_for, first_line, shown
 from roost.secret_names import hide_rest, is_secret
 
 MAX_TEXT = 1_000  # characters of a text with interpolations
@@ -56,7 +56,7 @@ def resolve(
     if len(wanted) > MAX_STEPS:
         path, text = wanted[MAX_STEPS]
         raise error_for([_problem(path, text, "the job holds too many interpolations", positions)])
-    root = _Root(_placed(data, around, at) if around is not None else data)
+    root = _Root(_with(dict(around), at, data) if around is not None else data)
     answers: list[tuple[Path, Any]] = []
     for path, text in wanted:
         try:
@@ -89,16 +89,12 @@ def _problem(path: Path, text: str, reason: str, positions: Positions) -> Findin
 
 
 def _reason(error: Exception) -> str:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return first.split(f"{_TooMuch.__name__} raised while resolving interpolation: ")[-1][:200]
+    said = first_line(error, 10_000)
+    return said.split(f"{_TooMuch.__name__} raised while resolving interpolation: ")[-1][:200]
 
 
 def _excessive(text: str) -> bool:
     return len(text) > MAX_TEXT or text.count("${") > MAX_IN_TEXT
-
-
-def _placed(data: dict[str, Any], around: Mapping[str, Any], at: Path) -> dict[str, Any]:
-    return _with(dict(around), at, data) if at else data
 
 
 def _with(root: Any, path: Path, value: Any) -> Any:
@@ -224,6 +220,14 @@ def _large_without(value: Any) -> bool:
     return count > 100
 
 
+def unparsable(data: Any, positions: Positions) -> Finding | None:
+    """The finding about the first text that OmegaConf cannot parse as an interpolation."""
+    for path, text in interpolations(data, ()):
+        if not _parses(text):
+            return _problem(path, text, "OmegaConf cannot parse it", positions)
+    return None
+
+
 def _parses(text: str) -> bool:
     try:
         OmegaConf.create({"text": text})
@@ -235,31 +239,24 @@ def _parses(text: str) -> bool:
 def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path]:
     """A `DictConfig`'s unresolved data, the configuration it is part of, and its path in that."""
     if not OmegaConf.is_dict(config):
-        raise ConfigurationError(
-            Finding(code="RC103", what=f"a job is a mapping of sections, not {type(config).__name__}")
-        )
+        what = f"a job is a mapping of sections, not {type(config).__name__}"
+        raise ConfigurationError(code="RC103", what=what)
     try:
-        data: Any = OmegaConf.to_container(config, resolve=False)
-        if config._get_parent() is None:
-            return _mapping(data), None, ()
-        whole: Any = OmegaConf.to_container(config._get_root(), resolve=False)
+        data, root = OmegaConf.to_container(config, resolve=False), config._get_root()
+        whole = None if root is config else OmegaConf.to_container(root, resolve=False)
         at: list[str | int] = []
         node = config
-        while node._get_parent() is not None:
+        while node is not root:
             at.insert(0, node._key())
             node = node._get_parent()
-    except ConfigurationError:
-        raise
     except Exception as error:
-        raise ConfigurationError(
-            Finding(code="RC006", what="the configuration cannot be read", why=_reason(error))
-        ) from None
-    return _mapping(data), _mapping(whole), tuple(at)
+        what = "the configuration cannot be read"
+        raise ConfigurationError(code="RC006", what=what, why=_reason(error)) from None
+    return _mapping(data), _mapping(whole) if at else None, tuple(at)
 
 
 def _mapping(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):  # the whole configuration is a missing value or one interpolation
-        raise ConfigurationError(
-            Finding(code="RC103", what="the configuration has no sections", remedy="start with `cluster:`")
-        )
+        what = "the configuration has no sections"
+        raise ConfigurationError(code="RC103", what=what, remedy="start with `cluster:`")
     return data

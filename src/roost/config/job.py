@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from roost.config.document import Document, load
+from roost.config.document import Document, Findings, load
 from roost.config.fields import NAME
-from roost.config.labels import label_problems
-from roost.config.labels import split_labels as split_labels
+from roost.config.labels import label_problems, split_labels
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import layout_problems
+from roost.config.plain_data import resolved
 from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
 from roost.config.schema import OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
-from roost.errors import Finding, Path, close_to, nearest, shown
+from roost.config.supervise import RestartPolicy, read_supervise
+from roost.errors import ConfigurationError, Finding, Path, close_to, error_for, errors_in, nearest, shown
 
 RESERVED_LABELS = ("cluster", "node")
 _CLUSTER_EXAMPLE = "write `cluster:` with `num_nodes` and `component_placement` under it"
+_PLACEMENTS: Path = ("cluster", "component_placement")
 MAX_COMPONENTS = 1_000
 MAX_PLACEMENTS = 200_000  # characters of all placements together
 MAX_GROUPS = 10_000
+Wish = TypeVar("Wish")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,7 @@ class Job:
     groups: tuple[NodeGroupConfig | None, ...] = ()  # in the job's order; None for an unreadable group
     layout: Layout | None = None
     shares: Mapping[str, float] = field(default_factory=dict)  # the shares the job asks for, by component
+    supervise: Mapping[str, RestartPolicy] = field(default_factory=dict)  # by component
 
 
 def read_job(
@@ -55,60 +60,76 @@ def read_job(
     if isinstance(source, Layout):
         if not overrides:  # a Layout is checked already; the inventory knows its node groups
             document = Document(source.as_job())
-            findings = _unknown_shares(source.shares, source.roles, document)
+            findings = list(_unknown_shares(source.shares, source.roles, document))
             return Job(document=document, layout=source, shares=_wishes(source.shares, source)), findings
         source = source.as_job()
     document = load(source, overrides)
     section = document.data.get("cluster")
     if not isinstance(section, dict):
-        known = [key for key in document.data if isinstance(key, str)]
-        close = None if "cluster" in document.data else close_to("cluster", known)
-        code, what, remedy = "RC102", "the `cluster` section is missing", _CLUSTER_EXAMPLE
-        if close:
-            remedy = f"if {close!r} is meant to be it, rename it to `cluster`"
-        elif section is not None:
-            code, what = "RC103", "`cluster` must be a mapping"
-        elif "cluster" in document.data:
-            what = "the `cluster` section is empty"
-        elif isinstance(document.data.get("defaults"), list):
-            what = "the `cluster` section is missing, and `defaults` are not composed here"
-            remedy = "compose it with Hydra: `python train.py --cfg job --resolve > job.yaml`, or pass its DictConfig"
-        finding = document.finding(code, what, (close or "cluster",), key=section is None, remedy=remedy)
-        return Job(document=document), [finding]
-    cluster, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
+        return Job(document=document), [_no_cluster_section(document)]
+    misplaced = [] if "component_placement" in section else _placements_at_top(document)
+    cluster, problems = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
+    problems += misplaced
     if cluster is None:  # drop the broken parts, and look for more problems in the rest
-        sound = _without(section, [finding.path for finding in findings if finding.severity == "error"])
+        sound = _without(section, [problem.path for problem in errors_in(problems)])
         cluster, _ = validate(ClusterConfig, sound, document, ("cluster",), OLDER_KEYS)
     if cluster is None:
-        return Job(document=document), findings
-    # An earlier finding explains a missing section if the section is broken or its name may be misspelt.
-    said = any(found.path[1:2] == ("component_placement",) or found.code == "RC101" for found in findings)
-    if not cluster.component_placement and section.get("layout") is None and not said:
-        findings.append(
-            document.finding(
-                "RC102",
-                "`component_placement` is missing or empty",
-                ("cluster", "component_placement"),
-                key=True,
-                remedy="say where components go, such as `component_placement: {actor: 0-7}`",
-            )
+        return Job(document=document), problems
+    reader = _JobReader(cluster, there, problems)
+    return reader.job(has_layout=section.get("layout") is not None), problems
+
+
+def read_layout(source: Any) -> Layout:
+    """The layout of flags, a job, or the `cluster` section of a job. One error reports all problems."""
+    if isinstance(source, Layout):
+        return source
+    if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
+        # `cfg.cluster`, which `Cluster` takes too
+        source = {"cluster": resolved(source, "the `cluster` section", ("cluster",))}
+    is_job = isinstance(source, (str, os.PathLike)) or (isinstance(source, Mapping) and "cluster" in source)
+    if source is None or isinstance(source, (int, float, bytes, list, tuple, set)):
+        raise ConfigurationError(
+            code="RC103",
+            what=f"{source!r} is not a layout"[:200],
+            remedy="pass a Layout, parsed flags, or a job whose `cluster` section has a `layout`",
         )
-    labels = _labels(cluster, there)
-    rules = _rules(cluster, labels, document, findings)
-    layout = _layout(cluster, rules, labels, document, findings)
-    placed = _names_placed(cluster, layout, findings)
-    if placed is not None:
-        findings += _unknown_shares(cluster.shares or {}, placed, document)
-    groups = _in_place(cluster.node_groups or (), findings)
-    job = Job(
-        document=document,
-        num_nodes=cluster.num_nodes,
-        rules=rules,
-        groups=groups,
-        layout=layout,
-        shares=_wishes(cluster.shares or {}, layout),
-    )
-    return job, findings
+    if not is_job:
+        return Layout.from_args(source)
+    job, findings = read_job(source)
+    if errors_in(findings):
+        raise error_for(findings)
+    if job.layout is None:
+        remedy = "write one under `cluster`, or launch its components by their placements"
+        missing = job.document.finding("RC102", "the job has no layout", PLACE, key=True, remedy=remedy)
+        raise ConfigurationError(missing)
+    own = {name: share for name, share in job.layout.shares.items() if name in job.layout.roles}
+    return replace(job.layout, shares=own)
+
+
+def _placements_at_top(document: Document) -> list[Finding]:
+    """The finding about a `component_placement` beside `cluster`, if the file has one."""
+    if "component_placement" not in document.data:
+        return []
+    what = "`component_placement` stands at the top level"
+    why = "roost reads it in the `cluster` section; other sections belong to your program"
+    remedy = "move it under `cluster:`, and indent it"
+    return [document.finding("RC102", what, ("component_placement",), key=True, why=why, remedy=remedy)]
+
+
+def _no_cluster_section(document: Document) -> Finding:
+    section = document.data.get("cluster")
+    known = [key for key in document.data if isinstance(key, str)]
+    close = None if "cluster" in document.data else close_to("cluster", known)
+    code, what, remedy = "RC102", "the `cluster` section is missing", _CLUSTER_EXAMPLE
+    if close:
+        remedy = f"if {close!r} is meant to be it, rename it to `cluster`"
+    elif section is None and (misplaced := _placements_at_top(document)):
+        return misplaced[0]
+    elif section is not None:
+        code, what = "RC103", "`cluster` must be a mapping"
+    elif "cluster" in document.data:
+        what = "the `cluster` section is empty"
+    return document.finding(code, what, (close or "cluster",), key=section is None, remedy=remedy)
 
 
 def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
@@ -127,169 +148,137 @@ def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
     return left
 
 
-def _in_place(groups: Sequence[NodeGroupConfig], findings: Sequence[Finding]) -> tuple[Any, ...]:
-    """The readable groups, each at its index in the job; None at the index of any other."""
-    places = [found.path for found in findings if found.severity == "error"]
-    broken = {path[2] for path in places if path[1:2] == ("node_groups",) and len(path) > 2}
-    left = iter(groups)
-    return tuple(None if index in broken else next(left) for index in range(len(groups) + len(broken)))
+class _JobReader:
+    """Reads the parts of a `cluster` section, which may have problems already, and collects theirs."""
 
+    def __init__(self, cluster: ClusterConfig, there: Collection[str], findings: Findings) -> None:
+        self.cluster, self.findings, self.document = cluster, findings, findings.document
+        declared = {group.label.strip() for group in cluster.node_groups or ()}
+        self.labels = (declared or set(there)) | set(RESERVED_LABELS)
+        self.names = [name.strip() for key in cluster.component_placement for name in key.split(",")]
 
-def _rules(
-    cluster: ClusterConfig, labels_known: set[str], document: Document, findings: list[Finding]
-) -> dict[str, ComponentRule]:
-    rules: dict[str, ComponentRule] = {}
-    groups_lost = _groups_lost(findings)
-    names = [name for key in cluster.component_placement for name in key.split(",")]
-    written = sum(len(_placement_text(value)) for value in cluster.component_placement.values())
-    if written > MAX_PLACEMENTS:
-        findings.append(
-            document.finding(
-                "RL106",
-                f"{written:,} characters of placements",
-                ("cluster", "component_placement"),
-                key=True,
-                remedy=f"at most {MAX_PLACEMENTS:,} together; write ranges such as 0-7",
-            )
+    def job(self, has_layout: bool) -> Job:
+        # An earlier finding explains a missing section if the section is broken or its name may be misspelt.
+        said = any(
+            found.path[:2] == _PLACEMENTS or found.path == _PLACEMENTS[1:] or found.code == "RC101"
+            for found in self.findings
         )
-        return {}
-    if len(names) > MAX_COMPONENTS or len(labels_known) > MAX_GROUPS:
-        findings.append(
-            document.finding(
-                "RL106",
-                f"{len(names):,} components and {len(labels_known) - 2:,} node groups",
-                ("cluster", "component_placement"),
-                key=True,
-                remedy=f"at most {MAX_COMPONENTS:,} components and {MAX_GROUPS:,} groups",
-            )
+        if not self.cluster.component_placement and not has_layout and not said:
+            what = "`component_placement` is missing or empty"
+            remedy = "write it under `cluster`, such as `component_placement: {actor: 0-7}`"
+            self.findings.add("RC102", what, _PLACEMENTS, key=True, remedy=remedy)
+        rules = self._rules()
+        layout = self._layout(rules)
+        shares, known = self.cluster.shares or {}, None
+        if not self._broken("component_placement") and (layout is None) == (self.cluster.layout is None):
+            placed = [*self.names, *(layout.roles if layout else ())]
+            self.findings += _unknown_shares(shares, placed, self.document)
+            known = [*placed, *(layout.components if layout else ())]
+        policies, problems = read_supervise(self.document, known)
+        self.findings += problems
+        return Job(
+            document=self.document,
+            num_nodes=self.cluster.num_nodes,
+            rules=rules,
+            groups=self._groups(),
+            layout=layout,
+            shares=_wishes(shares, layout),
+            supervise=_wishes(policies, layout),
         )
-        return {}
-    for key, value in cluster.component_placement.items():
-        path: Path = ("cluster", "component_placement", key)
-        text_path = (*path, "placement") if isinstance(value, PlacementRule) else path
-        text = _placement_text(value)
-        spec = _spec(text, key, document, text_path, findings)
-        labels = split_labels(value.node_group) if isinstance(value, PlacementRule) else ()
+
+    def _broken(self, key: str) -> bool:
+        return any(found.path[1:2] == (key,) for found in errors_in(self.findings))
+
+    def _groups_lost(self) -> bool:
+        """Whether labels are unknown because a node group cannot be read."""
+        return self._broken("node_groups") or any(
+            _may_mean_groups(found.path) for found in errors_in(self.findings)
+        )
+
+    def _groups(self) -> tuple[NodeGroupConfig | None, ...]:
+        """The readable groups, each at its index in the job; None at the index of any other."""
+        groups, places = self.cluster.node_groups or (), [found.path for found in errors_in(self.findings)]
+        broken = {path[2] for path in places if path[1:2] == ("node_groups",) and len(path) > 2}
+        left = iter(groups)
+        return tuple(None if index in broken else next(left) for index in range(len(groups) + len(broken)))
+
+    def _rules(self) -> dict[str, ComponentRule]:
+        placements = self.cluster.component_placement
+        written = sum(len(_placement_text(value)) for value in placements.values())
+        if written > MAX_PLACEMENTS:
+            remedy = f"at most {MAX_PLACEMENTS:,} together; write ranges such as 0-7"
+            what = f"{written:,} characters of placements"
+            self.findings.add("RL106", what, _PLACEMENTS, key=True, remedy=remedy)
+            return {}
+        if len(self.names) > MAX_COMPONENTS or len(self.labels) > MAX_GROUPS:
+            what = f"{len(self.names):,} components and {len(self.labels) - 2:,} node groups"
+            remedy = f"at most {MAX_COMPONENTS:,} components and {MAX_GROUPS:,} groups"
+            self.findings.add("RL106", what, _PLACEMENTS, key=True, remedy=remedy)
+            return {}
+        rules: dict[str, ComponentRule] = {}
+        known = () if self._groups_lost() else self.labels
+        for key, value in placements.items():
+            self._rule(key, value, known, rules)
+        return rules
+
+    def _rule(
+        self, key: str, value: PlacementRule | str, known: Collection[str], rules: dict[str, ComponentRule]
+    ) -> None:
+        """Add the rule of each component in a key such as `actor,critic`."""
+        path: Path = (*_PLACEMENTS, key)
+        text_path: Path = path
+        labels: tuple[str, ...] = ()
+        if isinstance(value, PlacementRule):
+            text_path, labels = (*path, "placement"), split_labels(value.node_group)
+        spec = self._spec(_placement_text(value), key, text_path)
         if isinstance(value, PlacementRule) and value.node_group is not None:
-            known = () if groups_lost else labels_known
-            wrong = label_problems(key, value.node_group, known, document, (*path, "node_group"))
-            findings += wrong
-            if wrong and labels_known.issuperset(labels):
-                continue  # the rule names no group, or one group twice
-        for name in key.split(","):
-            name = name.strip()
+            wrong = label_problems(key, value.node_group, known, self.document, (*path, "node_group"))
+            self.findings += wrong
+            if wrong and self.labels.issuperset(labels):
+                return  # the rule names no group, or one group twice
+        for name in map(str.strip, key.split(",")):
             if not NAME.fullmatch(name):
-                findings.append(
-                    document.finding(
-                        "RC105",
-                        f"{name!r} is not a component name",
-                        path,
-                        key=True,
-                        remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-                    )
-                )
+                remedy = "use letters, digits, dot, dash and underscore, at most 64 of them"
+                self.findings.add("RC105", f"{name!r} is not a component name", path, key=True, remedy=remedy)
             elif name in rules:
-                findings.append(
-                    document.finding(
-                        "RC106",
-                        f"component {name!r} is placed twice",
-                        path,
-                        key=True,
-                        why=f"it is already placed under {rules[name].path[2]!r}",
-                        remedy="keep one of them",
-                    )
-                )
-            elif spec is not None and labels_known.issuperset(labels):
+                why = f"it is already placed under {rules[name].path[2]!r}"
+                self._placed_twice(name, path, why, "keep one of them")
+            elif spec is not None and self.labels.issuperset(labels):
                 rules[name] = ComponentRule(name=name, labels=labels, spec=spec, path=text_path)
-    return rules
+
+    def _placed_twice(self, name: str, path: Path, why: str, remedy: str) -> None:
+        self.findings.add(
+            "RC106", f"component {name!r} is placed twice", path, key=True, why=why, remedy=remedy
+        )
+
+    def _spec(self, text: str, key: str, path: Path) -> RankSpec | None:
+        try:
+            return parse_ranks(text)
+        except RankSyntaxError as error:
+            self.findings += self.document.findings_in(path, key, error.problems)
+            return None
+
+    def _layout(self, rules: Mapping[str, ComponentRule]) -> Layout | None:
+        """The layout if it has no problem: a broken one would only cause further findings."""
+        if self.cluster.layout is None or self._broken("layout"):
+            return None
+        layout = Layout.of(self.cluster.layout, self.cluster.shares or {})
+        self.findings += layout_problems(layout, self.document, PLACE)
+        written = self.document.data["cluster"]["layout"].get("node_group")
+        if written is not None:
+            known = () if self._groups_lost() else self.labels
+            self.findings += label_problems("layout", written, known, self.document, (*PLACE, "node_group"))
+        if self._broken("layout") or not self.labels.issuperset(layout.node_group):
+            return None
+        for name in layout.components:
+            if name in rules:
+                why, remedy = "the layout places it already", "remove it here, or change the layout"
+                self._placed_twice(name, rules[name].path[:3], why, remedy)
+        return layout
 
 
 def _placement_text(value: PlacementRule | str) -> str:
     return value.placement if isinstance(value, PlacementRule) else value
-
-
-def _broken(findings: Sequence[Finding], key: str) -> bool:
-    return any(found.severity == "error" and found.path[1:2] == (key,) for found in findings)
-
-
-def _layout(
-    cluster: ClusterConfig,
-    rules: Mapping[str, ComponentRule],
-    labels: set[str],
-    document: Document,
-    findings: list[Finding],
-) -> Layout | None:
-    """The layout if it has no problem: a broken one would only cause further findings."""
-    if cluster.layout is None or _broken(findings, "layout"):
-        return None
-    layout = Layout.of(cluster.layout, cluster.shares or {})
-    findings += layout_problems(layout, document, PLACE)
-    written = document.data["cluster"]["layout"].get("node_group")
-    if written is not None:
-        known = () if _groups_lost(findings) else labels
-        findings += label_problems("layout", written, known, document, (*PLACE, "node_group"))
-    if _broken(findings, "layout") or not labels.issuperset(layout.node_group):
-        return None
-    for name in layout.components:
-        if name in rules:
-            findings.append(
-                document.finding(
-                    "RC106",
-                    f"component {name!r} is placed twice",
-                    rules[name].path[:3],
-                    key=True,
-                    why="the layout places it already",
-                    remedy="remove it here, or change the layout",
-                )
-            )
-    return layout
-
-
-def _names_placed(
-    cluster: ClusterConfig, layout: Layout | None, findings: Sequence[Finding]
-) -> list[str] | None:
-    """The names of the job's components; None if a broken section hides some of them."""
-    if _broken(findings, "component_placement") or (cluster.layout is not None and layout is None):
-        return None
-    names = [name.strip() for key in cluster.component_placement for name in key.split(",")]
-    return [*names, *(layout.roles if layout else ())]
-
-
-def _unknown_shares(shares: Mapping[str, float], known: Collection[str], document: Document) -> list[Finding]:
-    return [
-        document.finding(
-            "RP106",
-            f"shares: unknown component {shown(name)}",
-            ("cluster", "shares", name),
-            key=True,
-            remedy=nearest(name, known),
-        )
-        for name in shares
-        if name not in known
-    ]
-
-
-def _wishes(shares: Mapping[str, float], layout: Layout | None) -> dict[str, float]:
-    """The shares by component: a share for `rollout` goes to each group of engines without its own."""
-    wishes = dict(shares)
-    parts = [part.component for part in layout.engine_groups()] if layout else []
-    if "rollout" in wishes and parts:
-        common = wishes.pop("rollout")
-        wishes = {**dict.fromkeys(parts, common), **wishes}
-    return wishes
-
-
-def _labels(cluster: ClusterConfig, there: Collection[str]) -> set[str]:
-    declared = {group.label.strip() for group in cluster.node_groups or ()}
-    return (declared or set(there)) | set(RESERVED_LABELS)
-
-
-def _groups_lost(findings: Sequence[Finding]) -> bool:
-    """Whether labels are unknown because a node group cannot be read."""
-    return any(
-        found.severity == "error" and (found.path[1:2] == ("node_groups",) or _may_mean_groups(found.path))
-        for found in findings
-    )
 
 
 def _may_mean_groups(path: Path) -> bool:
@@ -297,9 +286,20 @@ def _may_mean_groups(path: Path) -> bool:
     return len(path) == 2 and close_to(str(path[1]), ClusterConfig.model_fields) == "node_groups"
 
 
-def _spec(text: str, key: str, document: Document, path: Path, findings: list[Finding]) -> RankSpec | None:
-    try:
-        return parse_ranks(text)
-    except RankSyntaxError as error:
-        findings += document.findings_in(path, key, error.problems)
-        return None
+def _unknown_shares(
+    shares: Mapping[str, float], known: Collection[str], document: Document
+) -> Iterator[Finding]:
+    for name in shares:
+        if name not in known:
+            what, path = f"shares: unknown component {shown(name)}", ("cluster", "shares", name)
+            yield document.finding("RP106", what, path, key=True, remedy=nearest(name, known))
+
+
+def _wishes(shares: Mapping[str, Wish], layout: Layout | None) -> dict[str, Wish]:
+    """Wishes by component: one for `rollout` goes to each group of engines without its own."""
+    wishes = dict(shares)
+    parts = [part.component for part in layout.engine_groups()] if layout else []
+    if "rollout" in wishes and parts:
+        common = wishes.pop("rollout")
+        wishes = {**dict.fromkeys(parts, common), **wishes}
+    return wishes

@@ -20,11 +20,9 @@ def split_labels(value: Any) -> tuple[str, ...]:
 
 
 def known_groups(label: str, known: Collection[str]) -> str:
-    """What an unknown label may have meant."""
-    hint = (
-        "; `node` counts nodes without their accelerators" if label.lower() in _NODES_IN_OTHER_WORDS else ""
-    )
-    return nearest(label, known) + hint
+    """The remedy for an unknown label: a similar one, and the known ones."""
+    bare = "; `node` counts nodes without their accelerators"
+    return nearest(label, known) + bare * (label.lower() in _NODES_IN_OTHER_WORDS)
 
 
 def label_problems(
@@ -33,14 +31,8 @@ def label_problems(
     """Problems of a written `node_group`. An empty `known` means that any label may exist."""
     labels = split_labels(written)
     if not labels:
-        return [
-            document.finding(
-                "RI103",
-                f"{subject}: node_group names no group",
-                path,
-                remedy="name one, or leave node_group out to use the whole cluster",
-            )
-        ]
+        remedy = "name one, or leave node_group out to use the whole cluster"
+        return [document.finding("RI103", f"{subject}: node_group names no group", path, remedy=remedy)]
     findings = [
         document.finding(
             "RI103",
@@ -53,15 +45,8 @@ def label_problems(
         if known and label not in known
     ]
     if len(set(labels)) < len(labels):
-        findings.append(
-            document.finding(
-                "RP107",
-                f"{subject}: a node group is named twice",
-                path,
-                why="its resources would be counted twice",
-                remedy="name each group once",
-            )
-        )
+        what, why = f"{subject}: a node group is named twice", "its resources would be counted twice"
+        findings.append(document.finding("RP107", what, path, why=why, remedy="name each group once"))
     return findings
 
 

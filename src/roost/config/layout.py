@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -11,14 +12,14 @@ from typing import Any
 from roost.config.document import Document
 from roost.config.engines import EngineGroup, Server
 from roost.config.layout_checks import critic_problems, layout_problems
+from roost.config.layout_flags import SHARE_FLAGS, misspelt_flags, prefill_servers, read_rollout_flags
 from roost.config.layout_section import LayoutSection
 from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import ClusterConfig, validate
-from roost.errors import ConfigurationError, Path, error_for
+from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in, render
 
 PLACE: Path = ("cluster", "layout")
-# The flags of programs for the shares of a role.
-_SHARE_FLAGS = {"num_gpus_per_actor": "actor", "num_gpus_per_engine": "rollout"}
+log = logging.getLogger("roost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,24 +54,43 @@ class Layout(LayoutSection):
     def from_args(cls, args: Any) -> Layout:
         """From parsed command-line flags: a `Namespace`, any object with attributes, or a mapping.
 
-        It ignores flags that are not keys of a layout; None counts as not given.
+        It ignores flags that are not those of a layout, and logs a warning about any that seems a misspelt one.
+        None counts as not given.
         """
         args = resolved(args, "the layout")
-        flags = args if isinstance(args, Mapping) else _Attributes(args)
+        flag = args.get if isinstance(args, Mapping) else partial(_attribute, args)
         given: dict[str, Any] = {
-            one.name: flags.get(one.name) for one in fields(cls) if flags.get(one.name) is not None
+            one.name: flag(one.name) for one in fields(cls) if flag(one.name) is not None
         }
-        wishes = {role: flags.get(flag) for flag, role in _SHARE_FLAGS.items() if flags.get(flag) is not None}
+        wishes = {role: flag(name) for name, role in SHARE_FLAGS.items() if flag(name) is not None}
         shares = given.get("shares", {})
         if wishes and isinstance(shares, Mapping):
             given["shares"] = {**wishes, **shares}
-        findings = critic_problems(flags)
+        rollout = read_rollout_flags(flag)
+        findings = [*critic_problems(flag), *rollout.findings]
+        if rollout.file is not None:
+            given["servers"] = rollout.file.servers
+            findings += rollout.file.warnings
         try:
             layout = cls(**given)
         except ConfigurationError as error:
-            findings += error.findings
-        if findings:
+            findings += [
+                rollout.file.located(found, (*PLACE, "servers")) if rollout.file else found
+                for found in error.findings
+                # Servers that cannot be read would have said how many accelerators the rollout has.
+                if not (rollout.findings and found.code == "RC102")
+            ]
+        if rollout.prefill and not errors_in(findings):
+            server = prefill_servers(rollout.prefill, layout)
+            if isinstance(server, Finding):
+                findings.append(server)
+            else:
+                layout = replace(layout, servers=(server,))
+        findings += misspelt_flags(args, [one.name for one in fields(cls)])
+        if errors_in(findings):
             raise error_for(findings)
+        if findings:
+            log.warning("%s", render(findings))
         return layout
 
     def as_job(self, num_nodes: int | None = None) -> dict[str, Any]:
@@ -87,29 +107,21 @@ class Layout(LayoutSection):
         return partial(Layout, **{**values, "shares": dict(self.shares)}), ()
 
 
-class _Attributes:
-    """Gives an object's attributes the `get` of a mapping."""
-
-    def __init__(self, flags: Any) -> None:
-        self._flags = flags
-
-    def get(self, name: str) -> Any:
-        return getattr(self._flags, name, None)
+def _attribute(flags: Any, name: str) -> Any:
+    return getattr(flags, name, None)
 
 
 def _written(layout: Layout) -> dict[str, Any]:
     """The layout and its shares as the `cluster` section of a job file, without empty values."""
-    section = _plain(layout)
-    shares = section.pop("shares", {})
-    given = {key: value for key, value in section.items() if not isinstance(value, list) or value}
-    return {"layout": given, "shares": shares}
+    section = {one.name: _plain(getattr(layout, one.name)) for one in fields(LayoutSection)}
+    given = {key: value for key, value in section.items() if value is not None and value != []}
+    shares = layout.shares
+    return {"layout": given, "shares": dict(shares) if isinstance(shares, Mapping) else shares}
 
 
 def _plain(value: Any) -> Any:
     """Records as mappings without the fields that are None, tuples as lists."""
-    if isinstance(value, (LayoutSection, Server, EngineGroup)):
-        items = ((one.name, getattr(value, one.name)) for one in fields(value))
-        return {name: _plain(item) for name, item in items if item is not None}
-    if isinstance(value, Mapping):
-        return dict(value)
+    if isinstance(value, (Server, EngineGroup)):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+        return {name: _plain(item) for name, item in value.items() if item is not None}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

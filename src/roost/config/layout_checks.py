@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -20,70 +21,41 @@ def layout_problems(layout: LayoutSection, document: Document, path: Path) -> li
     if groups > MAX_GROUPS:
         remedy = f"at most {MAX_GROUPS:,} groups"
         return [document.finding("RL106", f"{groups:,} groups of engines", (*path, "servers"), remedy=remedy)]
-    findings = [*_servers(layout, document, path), *_accelerators(layout, document, path)]
-    if not findings:
-        findings = [*_sizes(layout, document, path), *_engines(layout, document, path)]
-    return findings
+    names = list(_servers(layout, document, path)) or list(_components(layout, document, path))
+    findings = [*names, *_accelerators(layout, document, path)]
+    return findings or [*_sizes(layout, document, path), *_engines(layout, document, path)]
 
 
-def _servers(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
-    findings: list[Finding] = []
-    names: dict[str, str] = {}
+def _servers(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+    """Problems of the names of servers and the kinds of their groups."""
+    names: set[str] = set()
     for index, server in enumerate(layout.servers):
         here = (*path, "servers", index)
         if not NAME.fullmatch(server.name):
-            findings.append(
-                document.finding(
-                    "RC105",
-                    f"{shown(server.name)} is not a name for a server",
-                    (*here, "name"),
-                    remedy="use letters, digits, dot, dash and underscore, at most 40 of them",
-                )
-            )
+            what = f"{shown(server.name)} is not a name for a server"
+            remedy = "use letters, digits, dot, dash and underscore, at most 40 of them"
+            yield document.finding("RC105", what, (*here, "name"), remedy=remedy)
         elif server.name in names:
-            findings.append(
-                document.finding(
-                    "RC106",
-                    f"server {server.name!r} is listed twice",
-                    (*here, "name"),
-                    remedy="give each server a name of its own",
-                )
-            )
-        names[server.name] = ""
+            what, remedy = f"server {server.name!r} is listed twice", "give each server a name of its own"
+            yield document.finding("RC106", what, (*here, "name"), remedy=remedy)
+        names.add(server.name)
         for number, group in enumerate(server.groups):
             if group.kind not in KINDS:
-                findings.append(
-                    document.finding(
-                        "RC104",
-                        f"{shown(group.kind)} is not a kind of engines",
-                        (*here, "groups", number, "kind"),
-                        remedy=nearest(group.kind, KINDS),
-                    )
-                )
-    if findings:
-        return findings
+                what, remedy = f"{shown(group.kind)} is not a kind of engines", nearest(group.kind, KINDS)
+                yield document.finding("RC104", what, (*here, "groups", number, "kind"), remedy=remedy)
+
+
+def _components(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+    """Problems of the names that the groups of engines have as components."""
     taken: set[str] = set()
     for part in layout.all_groups():
         if part.component in taken:
-            findings.append(
-                document.finding(
-                    "RC106",
-                    f"two groups of engines would be component {part.component!r}",
-                    (*path, *part.path),
-                    remedy="rename one of their servers",
-                )
-            )
+            what = f"two groups of engines would be component {part.component!r}"
+            yield document.finding("RC106", what, (*path, *part.path), remedy="rename one of their servers")
         elif not NAME.fullmatch(part.component):
-            findings.append(
-                document.finding(
-                    "RC105",
-                    f"{part.component!r} is too long for a component",
-                    (*path, *part.path[:2], "name"),
-                    remedy="give the server a shorter name",
-                )
-            )
+            what, place = f"{part.component!r} is too long for a component", (*path, *part.path[:2], "name")
+            yield document.finding("RC105", what, place, remedy="give the server a shorter name")
         taken.add(part.component)
-    return findings
 
 
 def _accelerators(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
@@ -111,56 +83,35 @@ def _accelerators(layout: LayoutSection, document: Document, path: Path) -> list
     return []
 
 
-def _sizes(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
-    findings = []
+def _sizes(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
     total = sum(group.num_gpus for server in layout.servers for group in server.groups)
-    if layout.rollout_num_gpus is None:
-        if not layout.servers and not layout.colocate and layout.mode.serves:
-            findings.append(
-                document.finding(
-                    "RC102",
-                    "layout: 'rollout_num_gpus' is missing",
-                    (*path, "rollout_num_gpus"),
-                    key=True,
-                    why="only when colocated does the rollout take as many accelerators as the actor",
-                    remedy="add `rollout_num_gpus: 8`, or `colocate: true`",
-                )
-            )
-    elif layout.servers and total != layout.rollout_num_gpus:
-        findings.append(
-            document.finding(
-                "RC104",
-                f"rollout_num_gpus is {layout.rollout_num_gpus:,}, the groups of the servers have {total:,}",
-                (*path, "rollout_num_gpus"),
-                remedy=f"leave rollout_num_gpus out, or make it {total}",
-            )
+    wanted, here = layout.rollout_num_gpus, (*path, "rollout_num_gpus")
+    if wanted is None and not layout.servers and not layout.colocate and layout.mode.serves:
+        yield document.finding(
+            "RC102",
+            "layout: 'rollout_num_gpus' is missing",
+            here,
+            key=True,
+            why="only when colocated does the rollout take as many accelerators as the actor",
+            remedy="add `rollout_num_gpus: 8`, or `colocate: true`",
         )
+    if wanted is not None and layout.servers and total != wanted:
+        what = f"rollout_num_gpus is {wanted:,}, the groups of the servers have {total:,}"
+        remedy = f"leave rollout_num_gpus out, or make it {total}"
+        yield document.finding("RC104", what, here, remedy=remedy)
     if layout.reserved > MAX_RANK:
-        findings.append(
-            document.finding(
-                "RL106",
-                f"a pool of {layout.reserved:,} accelerators",
-                path,
-                key=True,
-                why=f"actor {layout.num_actor:,}, rollout {layout.num_rollout:,}",
-                remedy="check for a digit too many",
-            )
-        )
-    return findings
+        what = f"a pool of {layout.reserved:,} accelerators"
+        why = f"actor {layout.num_actor:,}, rollout {layout.num_rollout:,}"
+        yield document.finding("RL106", what, path, key=True, why=why, remedy="check for a digit too many")
 
 
-def _engines(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
-    return [
-        document.finding(
-            "RP103",
-            f"{part.component}: {counted(len(part.positions), 'accelerator')} cannot be cut into engines of {width}",
-            (*path, *count_key(part)),
-            remedy=f"use {_multiples(len(part.positions), width)} accelerators, or another {width_key(part)[-1]}",
-        )
-        for part in layout.engine_groups()
-        for width in (part.gpus_per_engine,)
-        if len(part.positions) % width
-    ]
+def _engines(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+    for part in layout.engine_groups():
+        count, width = len(part.positions), part.gpus_per_engine
+        if count % width:
+            what = f"{part.component}: {counted(count, 'accelerator')} cannot be cut into engines of {width}"
+            remedy = f"use {_multiples(count, width)} accelerators, or another {width_key(part)[-1]}"
+            yield document.finding("RP103", what, (*path, *count_key(part)), remedy=remedy)
 
 
 def count_key(part: EngineSlice) -> Path:
@@ -178,25 +129,20 @@ def _multiples(count: int, width: int) -> str:
     return f"{below} or {above}" if below else str(above)
 
 
-def critic_problems(flags: Any) -> list[Finding]:
+def critic_problems(flag: Callable[[str], Any]) -> Iterator[Finding]:
     """Problems of the flags that some programs have for the size of a critic."""
-    findings = []
     defaults = {one.name: one.default for one in fields(LayoutSection)}
     for name in ("num_nodes", "num_gpus_per_node"):
-        wanted = flags.get(f"critic_{name}")
-        actor = flags.get(f"actor_{name}")
+        wanted, actor = flag(f"critic_{name}"), flag(f"actor_{name}")
         actor = defaults[f"actor_{name}"] if actor is None else actor
         if wanted is not None and not (isinstance(wanted, (int, float, str)) and wanted == actor):
-            findings.append(
-                Finding(
-                    code="RC104",
-                    what=f"critic_{name} is {_scalar(wanted)}, actor_{name} is {_scalar(actor)}",
-                    why="a critic shares the actor's accelerators",
-                    remedy=f"leave critic_{name} out, or make both the same",
-                    path=(f"critic_{name}",),
-                )
+            yield Finding(
+                code="RC104",
+                what=f"critic_{name} is {_scalar(wanted)}, actor_{name} is {_scalar(actor)}",
+                why="a critic shares the actor's accelerators",
+                remedy=f"leave critic_{name} out, or make both the same",
+                path=(f"critic_{name}",),
             )
-    return findings
 
 
 def _scalar(value: Any) -> str:

@@ -32,23 +32,32 @@ def overridden(
     return data, positions
 
 
-def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[str, Any]:
+def override_span(override: Any) -> Span:
+    """The whole of an override, which must be one line of text."""
     if not isinstance(override, str):
         what = f"an override is text, not {type(override).__name__}"
-        raise ConfigurationError(Finding(code="RC007", what=what, remedy=_SPELLING))
+        raise ConfigurationError(code="RC007", what=what, remedy=_SPELLING)
     line = Span(source="<override>", line=1, column=1, length=max(1, len(override)), excerpt=override)
+    if _LINE_BREAK.search(override):
+        what = f"{shown(override)} is not an override"
+        raise ConfigurationError(code="RC007", what=what, remedy=_SPELLING, where=line)
+    return line
+
+
+def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[str, Any]:
+    line = override_span(override)
 
     def fail(
         what: str, remedy: str = _SPELLING, part: tuple[int, int] | None = None, why: str = ""
     ) -> ConfigurationError:
         where = line if part is None else line.part(*part)
-        return ConfigurationError(Finding(code="RC007", what=what, why=why, remedy=remedy, where=where))
+        return ConfigurationError(code="RC007", what=what, why=why, remedy=remedy, where=where)
 
     mark = re.match(r"(\+\+|\+|~)?", override)[0]  # type: ignore[index]
     target, equals, text = override[len(mark) :].partition("=")
     name = target.strip()
     place = (len(mark) + len(target) - len(target.lstrip()), len(name))
-    if _LINE_BREAK.search(override) or not (equals or mark == "~") or not name:
+    if not (equals or mark == "~") or not name:
         raise fail(f"{shown(override)} is not an override")
     steps: list[str | int] = list(re.sub(r"\[(\w+)\]", r".\1", name).split("."))
     if len(steps) > MAX_DEPTH or any(not str(step).strip() or set(str(step)) & set("[]") for step in steps):
@@ -96,12 +105,8 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     value, found = _value(text, override, line)
     if there:
         _forget(positions, path, here[last])  # type: ignore[index]
-    for where, span in found.keys.items():
-        positions.keys[path + where] = span
-    for where, span in found.values.items():
-        positions.values[path + where] = span
-    for where, raw in found.texts.items():
-        positions.texts[path + where] = raw
+    for table, new in zip(positions.tables, found.tables, strict=True):
+        table.update({path + where: item for where, item in new.items()})
     positions.keys[path] = line.part(*place)
     here[last] = value  # type: ignore[index]
     return root
@@ -122,7 +127,7 @@ def _as_written(steps: list[str], here: Any) -> list[str | int]:
 
 
 def _no_such_component(steps: Sequence[str | int], data: dict[str, Any]) -> tuple[str, str, str] | None:
-    """What to say of an override that would add a component without a word: what, why, remedy."""
+    """The message about an override that would silently add a component: what, why, remedy."""
     here: Any = data
     for step in _COMPONENTS:
         here = (here.get(step) or {}) if isinstance(here, dict) else here
@@ -168,11 +173,9 @@ def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
     except ConfigurationError as error:
         problems = list(error.findings)
     if problems:
+        places = [moved(problem.where) if problem.where else line for problem in problems]
         raise error_for(
-            [
-                replace(problem, path=(), where=moved(problem.where) if problem.where else line)
-                for problem in problems
-            ]
+            [replace(one, path=(), where=where) for one, where in zip(problems, places, strict=True)]
         )
     keys = {where: moved(span) for where, span in found.keys.items()}
     values = {where: moved(span) for where, span in found.values.items()}
@@ -192,8 +195,8 @@ def _forget(positions: Positions, path: Path, value: Any) -> None:
     if not positions.values and not positions.keys:
         return
     for where in _paths(path, value):
-        for table in (positions.keys, positions.values, positions.texts):
-            table.pop(where, None)  # type: ignore[attr-defined]
+        for table in positions.tables:
+            table.pop(where, None)
 
 
 def _close_gap(positions: Positions, path: Path, items: list[Any]) -> None:
@@ -201,7 +204,7 @@ def _close_gap(positions: Positions, path: Path, items: list[Any]) -> None:
     level, gone = len(path) - 1, int(path[-1])
     for index in range(gone + 1, len(items)):
         for where in _paths((*path[:-1], index), items[index]):
-            for table in (positions.keys, positions.values, positions.texts):
+            for table in positions.tables:
                 if where in table:
                     moved = (*where[:level], index - 1, *where[level + 1 :])
-                    table[moved] = table.pop(where)  # type: ignore
+                    table[moved] = table.pop(where)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from roost.config.yaml_text import MAX_DEPTH, MAX_VALUES
-from roost.errors import ConfigurationError, Finding, Path, dotted
+from roost.errors import ConfigurationError, Path, dotted, first_line, shown
 
 # The sections roost reads; the rest belongs to the user's training code.
-SECTIONS = ("cluster", "actor", "rollout", "inference", "reward", "critic", "algorithm")
+SECTIONS = ("cluster", "actor", "rollout", "inference", "reward", "critic", "algorithm", "supervise")
 _LARGEST = 10**18
 
 
@@ -31,16 +32,10 @@ def plain_mapping(
         nonlocal count
         count += 1
         if len(path) > MAX_DEPTH or count > max_values:
-            raise ConfigurationError(
-                Finding(
-                    code="RC004",
-                    what=f"more than {max_values:,} values"
-                    if count > max_values
-                    else f"nested more than {MAX_DEPTH} levels deep",
-                    path=path[:3],
-                    remedy="does it contain itself?",
-                )
-            )
+            many = count > max_values
+            what = f"more than {max_values:,} values" if many else f"nested more than {MAX_DEPTH} levels deep"
+            remedy = "does it contain itself?"
+            raise ConfigurationError(code="RC004", what=what, path=path[:3], remedy=remedy)
         if isinstance(value, Mapping):
             return {
                 name: plain(item, (*path, name), strict)
@@ -66,22 +61,13 @@ def resolved(config: Any, subject: str, path: Path = ()) -> Any:
     try:
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except Exception as error:  # resolvers raise anything; the configuration is at fault
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigurationError(
-            Finding(
-                code="RC006",
-                what=f"{subject} cannot be resolved",
-                why=reason[:300],
-                remedy="define what it refers to, or write the value",
-                path=path,
-            )
-        ) from None
+        what, remedy = f"{subject} cannot be resolved", "define what it refers to, or write the value"
+        why = first_line(error)
+        raise ConfigurationError(code="RC006", what=what, why=why, remedy=remedy, path=path) from None
 
 
 def _key(key: Any, path: Path) -> str:
-    if isinstance(key, str):
-        return str(key)
-    if isinstance(key, int) and abs(key) < _LARGEST:
+    if isinstance(key, str) or (isinstance(key, int) and abs(key) < _LARGEST):
         return str(key)
     raise _wrong("a key must be text", path)
 
@@ -104,4 +90,19 @@ def _scalar(value: Any, path: Path) -> Any:
 def _wrong(what: str, path: Path) -> ConfigurationError:
     place = f"{dotted(path)}: " if path else ""
     remedy = "use text, numbers, booleans, lists and mappings"
-    return ConfigurationError(Finding(code="RC103", what=f"{place}{what}", path=path, remedy=remedy))
+    return ConfigurationError(code="RC103", what=f"{place}{what}", path=path, remedy=remedy)
+
+
+def read_json(text: str) -> Any:
+    """Refuses a key that is written twice, as the YAML reader does. Raises ValueError if the text is not JSON, and RecursionError if it nests too deep."""
+    return json.loads(text, object_pairs_hook=_mapping)
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        left = dict.fromkeys(found, 1)
+        twice = next(name for name, _ in pairs if not left.pop(name, 0))
+        what = f"the key {shown(twice)} is written twice"
+        raise ConfigurationError(code="RC003", what=what, remedy="keep one of them")
+    return found

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from roost.config.document import Document
-from roost.config.fields import Section
+from roost.config.document import Document, Findings
+from roost.config.fields import Section, by_kind
 from roost.config.interpolation import resolve
 from roost.config.job import Job, read_job
 from roost.config.schema import validate
-from roost.errors import ConfigurationError, Finding, Path, error_for, nearest, shown
+from roost.errors import ConfigurationError, Finding, Path, errors_in, first_line, nearest, shown
 
 SECTIONS = ("workers", "driver")
 EXAMPLE = "write `workers: {actor: {class: my.module:Actor}, ...}`, and `driver: my.module:main`"
@@ -41,17 +41,13 @@ class WorkerSection(Section):
     args: dict[str, Any] | None = Field(None, description="arguments of the class, by name")
 
 
-def _form(value: Any) -> str:
-    return "rule" if isinstance(value, dict) else "text"
+WrittenWorker = Annotated[
+    Annotated[ImportPath, Tag("text")] | Annotated[WorkerSection, Tag("rule")], by_kind(dict, "rule", "text")
+]
 
 
 class ProgramSections(Section):
-    workers: dict[
-        str,
-        Annotated[
-            Annotated[ImportPath, Tag("text")] | Annotated[WorkerSection, Tag("rule")], Discriminator(_form)
-        ],
-    ]
+    workers: dict[str, WrittenWorker]
     driver: ImportPath | None = None
 
 
@@ -105,17 +101,12 @@ def read_program(document: Document) -> tuple[Program | None, list[Finding]]:
         place: Path = ("workers", key)
         for name in (part.strip() for part in key.split(",")):
             if name in workers:
-                what, why = (
-                    f"component {name!r} has two workers",
-                    f"the other is under {workers[name].key[1]!r}",
-                )
-                findings.append(
-                    document.finding("RC106", what, place, key=True, why=why, remedy="keep one of them")
-                )
+                what = f"component {name!r} has two workers"
+                why = f"the other is under {workers[name].key[1]!r}"
+                findings.add("RC106", what, place, key=True, why=why, remedy="keep one of them")
             elif isinstance(entry, WorkerSection):
-                workers[name] = WorkerClass(
-                    import_path=entry.import_path, args=entry.args or {}, path=(*place, "class"), key=place
-                )
+                path, args = (*place, "class"), entry.args or {}
+                workers[name] = WorkerClass(import_path=entry.import_path, args=args, path=path, key=place)
             else:
                 workers[name] = WorkerClass(import_path=entry, path=place, key=place)
     return Program(workers=workers, driver=sections.driver), findings
@@ -144,30 +135,22 @@ def unmatched(
 ) -> list[Finding]:
     """Components without workers, and workers without a component."""
     both = f"the job has {_listed(roles.running)}; workers are given for {_listed(program.workers)}"
-    findings = [
-        document.finding(
-            "RE122",
-            f"no worker for component {name!r}",
-            ("workers",),
-            key=True,
-            why=both,
-            remedy=f"add `{name}: {{class: my.module:{_class_name(name)}}}` under `workers`, or launch with --skip {name}",
-        )
-        for name in roles.running
-        if name not in program.workers and name not in skip
-    ]
+    findings = Findings(document)
+    for name in roles.running:
+        if name not in program.workers and name not in skip:
+            entry = f"{name}: {{class: my.module:{_class_name(name)}}}"
+            remedy = f"add `{entry}` under `workers`, or launch with --skip {name}"
+            what = f"no worker for component {name!r}"
+            findings.add("RE122", what, ("workers",), key=True, why=both, remedy=remedy)
     for name, worker in program.workers.items():
         if name in roles.placeholders:
-            what, why, remedy = (
-                f"component {name!r} is a placeholder and runs nothing",
-                "",
-                "remove its worker",
-            )
+            what, why = f"component {name!r} is a placeholder and runs nothing", ""
+            remedy = "remove its worker"
         elif name not in roles.running and name not in roles.others:
             what, why, remedy = f"there is no component {shown(name)}", both, nearest(name, roles.running)
         else:
             continue
-        findings.append(document.finding("RE122", what, worker.key, key=True, why=why, remedy=remedy))
+        findings.add("RE122", what, worker.key, key=True, why=why, remedy=remedy)
     return findings
 
 
@@ -177,7 +160,7 @@ def program_problems(document: Document) -> list[Finding]:
         return []
     program, findings = read_program(document)
     job, problems = read_job(document)
-    if program is None or any(problem.severity == "error" for problem in problems):
+    if program is None or errors_in(problems):
         return findings
     return [*findings, *unmatched(program, Roles.of(job), document)]
 
@@ -195,14 +178,9 @@ def driver_config(document: Document) -> DictConfig:
     try:
         return OmegaConf.create(with_numbers(document))
     except Exception as error:  # a text that only looks like an interpolation
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        found = Finding(
-            code="RC006",
-            what=f"{document.name}: OmegaConf refuses this configuration",
-            why=reason[:300],
-            remedy="write \\${ where no interpolation is meant",
-        )
-        raise error_for([found]) from None
+        what = f"{document.name}: OmegaConf refuses this configuration"
+        remedy = "write \\${ where no interpolation is meant"
+        raise ConfigurationError(code="RC006", what=what, why=first_line(error), remedy=remedy) from None
 
 
 def with_numbers(document: Document) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -56,6 +56,15 @@ class Segment:
     processes: Ranks | None
     start: int = 0  # its offset in the text
     length: int = 1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its start and length in the text."""
+        return self.start, self.length
+
+    @property
+    def num_processes(self) -> int:
+        return len(self.processes or self.resources or ())
 
     def __str__(self) -> str:
         left = "all" if self.resources is None else str(self.resources)
@@ -129,14 +138,9 @@ def _segment(piece: str, start: int, problems: _Problems) -> Segment | None:
     if colon:
         place = start + len(left) + 1
         if right.strip() == "all":
-            problems.add(
-                "RL105",
-                place,
-                max(1, len(right)),
-                "process ranks cannot be `all`",
-                why="how many processes there are is what this says",
-                remedy="write how many, such as 0-7, or leave `:all` out for one per resource",
-            )
+            what, why = "process ranks cannot be `all`", "how many processes there are is what this says"
+            remedy = "write how many, such as 0-7, or leave `:all` out for one per resource"
+            problems.add("RL105", place, max(1, len(right)), what, why, remedy)
             return None
         processes = _range(right, place, "process ranks", problems)
         if processes is None:
@@ -156,19 +160,13 @@ def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | Non
         return None
     digits = [part for part in match.groups() if part is not None]
     if any(len(part) > len(str(MAX_RANK)) for part in digits):
-        problems.add(
-            "RL106",
-            at,
-            length,
-            f"{stripped[:40]} goes beyond rank {MAX_RANK:,}",
-            remedy="check for a missing comma or dash",
-        )
+        what = f"{stripped[:40]} goes beyond rank {MAX_RANK:,}"
+        problems.add("RL106", at, length, what, remedy="check for a missing comma or dash")
         return None
     first, last = int(digits[0]), int(digits[-1])
     if last < first:
-        problems.add(
-            "RL102", at, length, f"the range {stripped} runs backwards", remedy=f"write {last}-{first}"
-        )
+        what = f"the range {stripped} runs backwards"
+        problems.add("RL102", at, length, what, remedy=f"write {last}-{first}")
         return None
     return Ranks(first, last)
 
@@ -215,34 +213,25 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
             return
         if segment.resources is None:
             if len(segments) > 1:
-                problems.add(
-                    "RL103",
-                    segment.start,
-                    segment.length,
-                    "`all` stands beside other segments",
-                    why="it already means every resource, and none may be used twice",
-                    remedy="use `all` alone, or name the ranks",
-                )
+                what, remedy = "`all` stands beside other segments", "use `all` alone, or name the ranks"
+                why = "it already means every resource, and none may be used twice"
+                problems.add("RL103", *segment.place, what, why, remedy)
                 return
         elif previous is not None and segment.resources.first <= previous.last:
             what, why, remedy = _disorder(segment.resources, previous)
             mended = mended if problems.found else _mended(segments)
             if mended:
                 why, remedy = "after a comma come resources again; processes are one range", f"write {mended}"
-            problems.add("RL103", segment.start, segment.length, what, why, remedy)
+            problems.add("RL103", *segment.place, what, why, remedy)
         previous, processes = segment.resources, segment.processes
         if processes is not None and processes.first != following:
-            count = len(processes)
             mended = mended if problems.found else _mended(segments)
-            before = "" if following == 0 else f", and what comes before ends at {following - 1}"
-            problems.add(
-                "RL104",
-                segment.start,
-                segment.length,
-                f"{'process' if count == 1 else 'processes'} {processes} where {following} must come next",
-                why=f"process ranks run from 0 to N-1 without a gap{before}",
-                remedy=_instead(segments, mended) or f"start at {following} here",
-            )
+            noun = "process" if len(processes) == 1 else "processes"
+            what = f"{noun} {processes} where {following} must come next"
+            why = "process ranks run from 0 to N-1 without a gap"
+            why += f", and what comes before ends at {following - 1}" if following else ""
+            remedy = _instead(segments, mended) or f"start at {following} here"
+            problems.add("RL104", *segment.place, what, why, remedy)
         following = processes.last + 1 if processes else following + len(segment.resources or ())
 
 
@@ -256,9 +245,10 @@ def _instead(segments: list[Segment], mended: str) -> str:
     return f"write {counts} if the numbers after colons are how many, or {mended}"
 
 
-def _as_counts(segments: Iterable[Segment]) -> str:
+def _as_counts(segments: Sequence[Segment]) -> str:
     """The text if a lone number after a colon, as in `8-15:4`, is how many; empty if that cannot be meant."""
-    right, following, known = [], 0, False
+    counts: list[int] = []
+    following, known = 0, False
     for segment in segments:
         ranks, processes = segment.resources, segment.processes
         count = len(processes or ranks or ())
@@ -269,31 +259,39 @@ def _as_counts(segments: Iterable[Segment]) -> str:
             size = len(ranks) if ranks else count
             if count == 0 or (size % count and count % size) or count > 64 * size:
                 return ""
-        right.append(Segment(ranks, processes and Ranks(following, following + count - 1)))
+        counts.append(count)
         following += count
-    text = str(RankSpec(tuple(right)))
-    return text if len(text) < 200 else ""
+    return _suggestion(segments, counts)
 
 
 def _mended(segments: Iterable[Segment]) -> str:
     """The text with process ranks joined (as in `0-3:0,1,2,3`) and counted from 0; empty if still wrong."""
-    gathered: list[tuple[Ranks | None, Ranks | None]] = []
+    gathered: list[Segment] = []
     for segment in segments:
         ranks, processes = segment.resources, segment.processes
-        over, by = gathered[-1] if gathered else (None, None)
+        over, by = (gathered[-1].resources, gathered[-1].processes) if gathered else (None, None)
         if over and by and ranks and not processes and by.last + 1 == ranks.first <= over.last:
-            gathered[-1] = (over, Ranks(by.first, ranks.last))
+            gathered[-1] = Segment(over, Ranks(by.first, ranks.last))
         elif over and ranks and ranks.first <= over.last:
             return ""
         else:
-            gathered.append((ranks, processes))
-    right, following = [], 0
-    for ranks, processes in gathered:
-        count = len(processes or ranks or ())
-        right.append(Segment(ranks, processes and Ranks(following, following + count - 1)))
-        following += count
-    text = str(RankSpec(tuple(right)))
+            gathered.append(segment)
+    return _suggestion(gathered, [one.num_processes for one in gathered])
+
+
+def _suggestion(segments: Iterable[Segment], counts: Iterable[int]) -> str:
+    text = str(numbered(segments, counts))
     return text if len(text) < 200 else ""
+
+
+def numbered(segments: Iterable[Segment], counts: Iterable[int]) -> RankSpec:
+    """The segments with so many processes each, counted from 0; segments without process ranks stay as they are."""
+    found, following = [], 0
+    for segment, count in zip(segments, counts, strict=True):
+        processes = segment.processes and Ranks(following, following + count - 1)
+        found.append(Segment(segment.resources, processes))
+        following += count
+    return RankSpec(tuple(found))
 
 
 def _disorder(ranks: Ranks, previous: Ranks) -> tuple[str, str, str]:

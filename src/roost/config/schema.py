@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, Field, Tag, ValidationError
 
-from roost.config.document import Document
-from roost.config.fields import TAGS, Count, Section, Share, Text, TextOrTexts
+from roost.config.document import Document, Findings
+from roost.config.fields import TAGS, Count, Section, Share, Text, TextOrTexts, by_kind
 from roost.config.layout_section import LayoutSection
+from roost.config.ranks import RankSyntaxError, parse_ranks
 from roost.errors import Finding, Path, close_to, nearest, shown
 
 OLDER_KEYS = frozenset(
@@ -40,37 +41,35 @@ _EXAMPLES = {
     "type": "Franka",
     "num_gpus": "8",
     "groups": "[{num_gpus: 8}]",
+    "sglang": "[{name: policy, server_groups: [{num_gpus: 8}]}]",
+    "name": "policy",
     "nodes": "[{accelerators: 8}]",
     "count": "8",
     "class": "my.module:Actor",
 }
 _ALIASES = dict.fromkeys(("gpu", "gpus", "num_gpus"), "accelerators")
 _WHOLE = ("it should be a whole number", "write digits only, such as 4")
+_NUMBER = ("it should be a number", "write a number, such as 80")
 _TRUTH = ("it should be true or false", "write true or false")
-_WORDS = ("it should be text", "put it in quotes")
 _LIST = ("it should be a list", "write its entries after dashes, one on each line, or in [...]")
 _MAPPING = ("it should be a mapping", "write `key: value` lines under it")
-_ELSEWHERE: dict[Path, str] = {("layout", "shares"): "write `shares` under `cluster`, beside `layout`"}
+_ELSEWHERE: dict[Path, str] = {
+    ("layout", "shares"): "write `shares` under `cluster`, beside `layout`",
+    ("layout", "component_placement"): "write `component_placement` under `cluster`, beside `layout`",
+    ("layout", "prefill_num_servers"): "list `servers` with groups of kind prefill and decode",
+    ("layout", "sglang_config"): "list its servers under `servers`",
+}
 _UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")  # in a model, in a dataclass
 _FORMS = {  # for each error type of pydantic: the form we want, and how to write it
-    "int_parsing": _WHOLE,
-    "int_type": _WHOLE,
-    "int_from_float": _WHOLE,
-    "int_parsing_size": _WHOLE,
-    "float_type": ("it should be a number", "write a number, such as 80"),
-    "float_parsing": ("it should be a number", "write a number, such as 80"),
-    "finite_number": ("it should be a number", "write a number, such as 80"),
-    "bool_parsing": _TRUTH,
-    "bool_type": _TRUTH,
-    "string_type": _WORDS,
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), _WHOLE),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), _NUMBER),
+    **dict.fromkeys(("bool_parsing", "bool_type"), _TRUTH),
+    "string_type": ("it should be text", "put it in quotes"),
     "string_too_short": ("it is empty", "write its name"),
     "string_too_long": ("it is longer than a path can be", "write the path of a Python"),
     "too_short": ("it is empty", "list at least one entry"),
-    "list_type": _LIST,
-    "tuple_type": _LIST,
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-    "dataclass_type": _MAPPING,
+    **dict.fromkeys(("list_type", "tuple_type"), _LIST),
+    **dict.fromkeys(("dict_type", "model_type", "dataclass_type"), _MAPPING),
 }
 
 
@@ -83,22 +82,13 @@ class PlacementRule(Section):
     placement: Text = Field(description="ranks, such as 0-7 or 0-3:0-7")
 
 
-def _rule_form(value: Any) -> str:
-    return "rule" if isinstance(value, (dict, PlacementRule)) else "text"
-
-
 WrittenPlacement = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[PlacementRule, Tag("rule")], Discriminator(_rule_form)
+    Annotated[Text, Tag("text")] | Annotated[PlacementRule, Tag("rule")],
+    by_kind((dict, PlacementRule), "rule", "text"),
 ]
-
-
-def _vars_form(value: Any) -> str:
-    return "maps" if isinstance(value, list) else "map"
-
-
 EnvVars = Annotated[
     Annotated[dict[str, Any], Tag("map")] | Annotated[list[dict[str, Any]], Tag("maps")],
-    Discriminator(_vars_form),
+    by_kind(list, "maps", "map"),
 ]
 
 
@@ -136,21 +126,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def validate(
     model: type[Model], data: Any, document: Document, path: Path, ignored: Iterable[str] = ()
-) -> tuple[Model | None, list[Finding]]:
+) -> tuple[Model | None, Findings]:
     """The data as `model`, or all its problems with their positions."""
-    findings: list[Finding] = []
+    findings = Findings(document)
     if isinstance(data, dict):
         for key in ignored:
             if key in data:
-                findings.append(
-                    document.finding(
-                        "RW106",
-                        f"`{key}` belongs to the older system and does nothing here",
-                        (*path, key),
-                        key=True,
-                        remedy="remove it when convenient",
-                    )
-                )
+                what = f"`{key}` belongs to the older system and does nothing here"
+                findings.add("RW106", what, (*path, key), key=True, remedy="remove it when convenient")
         data = {key: value for key, value in data.items() if key not in set(ignored)}
     try:
         return model.model_validate(data), findings
@@ -192,24 +175,25 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         known = _keys_at(model, steps[:-1])
         alias = _ALIASES.get(name)
         meant = f"did you mean {alias!r}?" if alias in known else _space(name, value)
+        if not meant and model is ClusterConfig and not steps[1:]:
+            meant = _misplaced_component(name, value, known)
         remedy = _ELSEWHERE.get(here[-2:]) or meant or nearest(name, known)
         return document.finding("RC101", f"unknown key {name!r}", here, key=True, remedy=remedy)
     if kind == "missing":
         example = _EXAMPLES.get(name, "...")
         owner = f"{here[-2]}: " if len(here) > 1 and isinstance(here[-2], str) else ""
-        return document.finding(
-            "RC102", f"{owner}{name!r} is missing", here, key=True, remedy=f"add `{name}: {example}`"
-        )
+        what, remedy = f"{owner}{name!r} is missing", f"add `{name}: {example}`"
+        return document.finding("RC102", what, here, key=True, remedy=remedy)
     if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
-        wanted = (
-            problem["msg"]
-            .replace("Input should be", "it must be")
-            .replace("greater than or equal to", "at least")
-            .replace("less than or equal to", "at most")
-        )
+        wanted = problem["msg"].replace("Input should be", "it must be")
+        wanted = wanted.replace("greater than or equal to", "at least")
+        wanted = wanted.replace("less than or equal to", "at most")
         return document.finding("RC104", f"{name}: {_seen(value, here)} is out of range", here, remedy=wanted)
     form, example = _FORMS.get(kind, (problem["msg"].removeprefix("Value error, "), ""))
     label = f"entry {name} of {here[-2]}" if _is_index(here) else name
+    if kind == "literal_error":
+        form = problem["msg"].replace("Input should be", "it should be")
+        example = form.replace("it should be", "write")
     if here[-2:-1] == ("component_placement",):
         name = "placement"
     if kind == "string_type" and (
@@ -246,14 +230,34 @@ def _space(name: str, value: Any) -> str:
     return f"put a space after `{key}:`" if colon and value in (None, "") else ""
 
 
+def _misplaced_component(name: str, value: Any, known: Iterable[str]) -> str:
+    """The remedy for a component written directly under `cluster`; empty for any other key."""
+    if isinstance(value, dict):
+        if "placement" not in value:
+            return ""
+    elif close_to(name, known) == "num_nodes" or not _is_placement(value):
+        return ""
+    key = f"'{name}'" if "," in name else name
+    rule = "{...}" if isinstance(value, dict) else value
+    return f"if it is a component, write it under `component_placement`: `component_placement: {{{key}: {rule}}}`"
+
+
+def _is_placement(value: Any) -> bool:
+    try:
+        parse_ranks(str(value))
+    except RankSyntaxError:
+        return False
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
 def _is_index(path: Path) -> bool:
     return len(path) > 1 and isinstance(path[-1], int)
 
 
 def _seen(value: Any, path: Path) -> str:
     if isinstance(value, (dict, list)):
-        kind, size = ("mapping", len(value)) if isinstance(value, dict) else ("list", len(value))
-        return f"an empty {kind}" if not size else f"a {kind}"
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
     return "this text" if isinstance(value, str) and _PRIVATE.intersection(path) else shown(value)
 
 

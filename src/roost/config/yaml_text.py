@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -44,6 +44,10 @@ class Positions:
     values: dict[Path, Span] = field(default_factory=dict)
     texts: dict[Path, str] = field(default_factory=dict)  # plain scalars as written
 
+    @property
+    def tables(self) -> tuple[dict[Path, Any], ...]:
+        return self.keys, self.values, self.texts
+
 
 @dataclass(slots=True)
 class _Node:
@@ -51,15 +55,7 @@ class _Node:
     end: Any
     value: Any  # str (scalar), list[_Node], or list[tuple[_Node, _Node]]
     plain: bool = False
-    tag: str | None = None
-
-    @property
-    def is_mapping(self) -> bool:
-        return self.tag == "map"
-
-    @property
-    def is_list(self) -> bool:
-        return self.tag == "seq"
+    tag: Literal["map", "seq"] | None = None  # None: a scalar
 
 
 class _Reader:
@@ -77,9 +73,7 @@ class _Reader:
         return span_at(self.lines, self.source, mark, end)
 
     def fail(self, code: str, what: str, mark: Any, why: str = "", remedy: str = "") -> ConfigurationError:
-        return ConfigurationError(
-            Finding(code=code, what=what, why=why, remedy=remedy, where=self.span(mark))
-        )
+        return ConfigurationError(code=code, what=what, why=why, remedy=remedy, where=self.span(mark))
 
     # -- events to nodes ---------------------------------------------------------------------------------
 
@@ -89,12 +83,8 @@ class _Reader:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
-                    raise self.fail(
-                        "RC005",
-                        "the file holds more than one YAML document",
-                        event.start_mark,
-                        remedy="keep one document in a file",
-                    )
+                    what, remedy = "the file holds more than one YAML document", "keep one document in a file"
+                    raise self.fail("RC005", what, event.start_mark, remedy=remedy)
                 root = self._node(next(events), events, 0)
         return root
 
@@ -111,47 +101,32 @@ class _Reader:
             raise ConfigurationError(malformed(error, self.lines, self.source)) from None
         except (yaml.YAMLError, UnicodeError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ConfigurationError(
-                Finding(code="RC002", what=f"{self.source}: not valid YAML: {reason}")
-            ) from None
+            raise ConfigurationError(code="RC002", what=f"{self.source}: not valid YAML: {reason}") from None
         finally:
             if loader is not None:
                 loader.dispose()
 
     def _unreadable(self, strange: re.Match[str]) -> ConfigurationError:
         before = _LINE_BREAK.split(self.text[: strange.start()])
-        line, column = len(before) - 1, len(before[-1])
-        where = Span(source=self.source, line=line + 1, column=column + 1, length=1, excerpt=self.lines[line])
-        return ConfigurationError(
-            Finding(
-                code="RC002",
-                what=f"not valid YAML: the character U+{ord(strange[0]):04X} is not allowed",
-                remedy="remove it; is this a text file?",
-                where=where,
-            )
-        )
+        where = self.span(Mark(len(before) - 1, len(before[-1]))).part(0, 1)
+        what = f"not valid YAML: the character U+{ord(strange[0]):04X} is not allowed"
+        remedy = "remove it; is this a text file?"
+        return ConfigurationError(code="RC002", what=what, remedy=remedy, where=where)
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> _Node:
         self._bound(event.start_mark, depth)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
-                raise self.fail(
-                    "RC002",
-                    "an alias without an anchor",  # without its name, which may be a password that begins with *
-                    event.start_mark,
-                    why="a value that begins with * repeats one marked with & above it",
-                    remedy="put a text that begins with * in quotes, or mark what it should repeat",
-                )
+                what = "an alias without an anchor"  # without its name, which may be a password that begins with *
+                why = "a value that begins with * repeats one marked with & above it"
+                remedy = "put a text that begins with * in quotes, or mark what it should repeat"
+                raise self.fail("RC002", what, event.start_mark, why, remedy)
             return self.anchors[event.anchor]
         tag = event.tag
         if tag not in (None, "!") and tag not in _TAGS:
-            raise self.fail(
-                "RC005",
-                "a tag is not allowed",
-                event.start_mark,
-                why="a value that begins with ! has a tag, and roost reads plain data only",
-                remedy="remove the tag, or put a text that begins with ! in quotes",
-            )
+            why = "a value that begins with ! has a tag, and roost reads plain data only"
+            remedy = "remove the tag, or put a text that begins with ! in quotes"
+            raise self.fail("RC005", "a tag is not allowed", event.start_mark, why, remedy)
         node = _Node(self._content(event), event.end_mark, None)
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -183,29 +158,21 @@ class _Reader:
     def _bound(self, mark: Any, depth: int) -> None:
         self.count += 1
         if depth > MAX_DEPTH:
-            raise self.fail(
-                "RC004",
-                f"nested more than {MAX_DEPTH} levels deep",
-                mark,
-                remedy="flatten it; an alias to something around itself never ends",
-            )
+            remedy = "flatten it; an alias to something around itself never ends"
+            raise self.fail("RC004", f"nested more than {MAX_DEPTH} levels deep", mark, remedy=remedy)
         if self.count > self.max_values:
-            raise self.fail(
-                "RC004",
-                f"more than {self.max_values:,} values",
-                mark,
-                why="aliases are counted each time they are used",
-                remedy="a job is far smaller; write it without aliases to see what grows",
-            )
+            why = "aliases are counted each time they are used"
+            remedy = "a job is far smaller; write it without aliases to see what grows"
+            raise self.fail("RC004", f"more than {self.max_values:,} values", mark, why, remedy)
 
     # -- nodes to data -----------------------------------------------------------------------------------
 
     def build(self, node: _Node, path: Path) -> Any:
         self._bound(node.mark, len(path))
         self.positions.values[path] = self._value_span(node)
-        if node.is_mapping:
+        if node.tag == "map":
             return self._mapping(node, path)
-        if node.is_list:
+        if node.tag == "seq":
             return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
         if not node.plain:
             return node.value
@@ -227,42 +194,29 @@ class _Reader:
         written: dict[str, Span] = {}
         merges: list[_Node] = []
         for key, value in node.value:
-            if not isinstance(key.value, str):
-                self._found(
-                    Finding(
-                        code="RC005",
-                        what="a key must be text, not a list or a mapping",
-                        remedy="quote it if it is meant as text",
-                        where=self.span(key.mark, key.end),
-                    )
-                )
-                continue
             name, span = key.value, self.span(key.mark, key.end)
-            here, merge = (*path, name), key.value == "<<" and key.plain
+            if not isinstance(name, str):
+                what = "a key must be text, not a list or a mapping"
+                remedy = "quote it if it is meant as text"
+                self._found(Finding(code="RC005", what=what, remedy=remedy, where=span))
+                continue
+            here, merge = (*path, name), name == "<<" and key.plain
             if name in written:
-                first = written[name].line
-                self._found(
-                    Finding(
-                        code="RC003",
-                        what=f"the key {name!r} is written twice",
-                        why=f"it is first written on line {first}; YAML would silently keep one of the two",
-                        remedy="merge a list of both: `<<: [*a, *b]`" if merge else "keep one of them",
-                        path=here,
-                        where=span,
-                    )
-                )
+                what, line = f"the key {name!r} is written twice", written[name].line
+                why = f"it is first written on line {line}; YAML would silently keep one of the two"
+                remedy = "merge a list of both: `<<: [*a, *b]`" if merge else "keep one of them"
+                self._found(Finding(code="RC003", what=what, why=why, remedy=remedy, path=here, where=span))
                 continue
             written[name] = span
             if merge:
-                merges += value.value if value.is_list else [value]
+                merges += value.value if value.tag == "seq" else [value]
                 continue
             self.positions.keys[here] = span
             data[name] = self.build(value, here)
         for merged in merges:
-            if not merged.is_mapping:
-                raise self.fail(
-                    "RC002", "<< can only merge mappings", merged.mark, remedy="give it an alias of a mapping"
-                )
+            if merged.tag != "map":
+                what, remedy = "<< can only merge mappings", "give it an alias of a mapping"
+                raise self.fail("RC002", what, merged.mark, remedy=remedy)
             for name, value in self._merged(merged, path, data).items():
                 data.setdefault(name, value)
         return data
@@ -281,12 +235,7 @@ class _Reader:
         inner, self.positions = self.positions, outer
         self.merging -= 1
         level = len(path)
-        tables: tuple[tuple[dict[Path, Any], dict[Path, Any]], ...] = (
-            (inner.keys, outer.keys),
-            (inner.values, outer.values),
-            (inner.texts, outer.texts),
-        )
-        for new, known in tables:
+        for new, known in zip(inner.tables, outer.tables, strict=True):
             known.update({where: found for where, found in new.items() if where[level] not in written})
         return data
 

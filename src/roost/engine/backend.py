@@ -6,9 +6,11 @@ Everything above decides and describes; a backend reserves, starts, passes calls
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from roost.config.supervise import RestartPolicy
+from roost.engine.events import Event
 from roost.engine.locks.device_lock import Locks
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.workers.call_log import Call
@@ -32,10 +34,25 @@ class GroupOrder:
     component: ComponentPlan
     worker: GroupLauncher
     shares: tuple[float, ...] = ()  # what each rank is charged of its accelerators, where the plan says so
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
 
     @property
     def placements(self) -> tuple[Placement, ...]:
         return self.component.members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationOrder:
+    """One actor of a plain class, and where it goes."""
+
+    name: str
+    cls: type
+    place: Placement
+    variables: Mapping[
+        str, str
+    ]  # the caller's; the accelerator's own variable is added unless it is among them
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +78,17 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRequest:
+    """The accelerators a pool needs."""
+
+    count: int
+    nodes: Sequence[int]  # in the order of the pool
+    named: Sequence[tuple[int, int]] | None  # exactly these, by node and number; None: any
+    timeout: float
+    apart: bool = False  # each in a bundle of its own, with a CPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
     """What is known of a running process, and its calls."""
 
@@ -70,13 +98,16 @@ class ProcessFacts:
     node: int | None  # where it really is; None when that is no node of the job
     state: str  # "running", "dead", or "unknown" when its node does not answer
     calls: tuple[Call, ...] = ()
+    visible: str = ""  # its visible-devices variable, as it was measured when it started
 
 
 class Members(Protocol):
     """The processes of one group."""
 
+    placements: tuple[Placement, ...]  # by rank; those of ranks that were moved are the new ones
     seats: list[str]  # where each rank sits, for messages
     running: bool
+    handles: dict[int, Any]  # the actor of each rank, where there are actors
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
 
@@ -84,14 +115,16 @@ class Members(Protocol):
 
     def end(self, ranks: Sequence[int]) -> None: ...
 
-    def observe(self, timeout: float) -> list[ProcessFacts]: ...
+    def observe(self, timeout: float) -> list[ProcessFacts]:
+        """What is known of every process, in rank order; of a rank that was restarted, the latest comes last."""
+
+    def wait_recovered(self, timeout: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningGroup:
     """A group of the job, as any of its processes can find it."""
 
-    placements: tuple[Placement, ...]
     methods: tuple[str, ...]
     members: Members
 
@@ -104,6 +137,7 @@ class Backend(Protocol):
     master_addr: str
     master_port: int
     owner: bool  # whether this process is the job's driver
+    address: str  # of the system behind it; empty where there is none
 
     @property
     def node_infos(self) -> list[NodeInfo]:
@@ -111,7 +145,20 @@ class Backend(Protocol):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans this job has launched, in order."""
+        """The plans this job has launched, each once, in the order in which they were first launched."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened in this job, in order."""
+
+    def record(self, events: Sequence[Event]) -> None:
+        """Keep events, for every process of the job."""
+
+    def current_plan(self, plan: Plan) -> Plan:
+        """The plan that a launched plan has become: processes may have moved."""
 
     def check_open(self) -> None:
         """Refuse what is asked of a cluster that was shut down."""
@@ -142,24 +189,14 @@ class Backend(Protocol):
 
     def end_group(self, name: str) -> None: ...
 
-    def allocate(
-        self,
-        cls: type,
-        worker_name: str,
-        place: Placement,
-        variables: Mapping[str, str],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-    ) -> Any: ...
+    def allocate(self, order: AllocationOrder) -> Any: ...
 
     def lease_ports(self, node: int, count: int, consecutive: bool, timeout: float) -> PortLease: ...
 
     def locks_on(self, node: int) -> Locks: ...
 
-    def take_positions(
-        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
-    ) -> list[Position]:
-        """Hold accelerators for a pool: the wanted ones, or the first free ones of these nodes."""
+    def take_positions(self, wanted: PoolRequest) -> list[Position]:
+        """Hold accelerators for a pool: the named ones, or the first free ones of these nodes."""
 
     def give_back_positions(self, positions: Sequence[Position]) -> None: ...
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+from typing import TYPE_CHECKING
+
 from roost.engine.backend import Backend
 from roost.engine.cluster_options import ClusterOptions, wants_inline
+from roost.engine.connection.held_signals import held_signals
 from roost.engine.inline_backend.inline_backend import InlineBackend, current_inline
 
-
-def new_backend(options: ClusterOptions, inline: bool | str | None) -> Backend:
-    """A new job, of which this process is the driver."""
-    if wants_inline(inline):
-        return InlineBackend(options)
+if TYPE_CHECKING:
     from roost.engine.ray_backend.ray_backend import RayBackend
 
-    return RayBackend.create(options)
+
+def new_backend(options: ClusterOptions) -> Backend:
+    """A new job, of which this process is the driver."""
+    if options.inline:
+        return InlineBackend(options)
+    return _ray_backend().create(options)
 
 
 def attached_backend(address: str | None, job: str | None, inline: bool | str | None) -> Backend:
@@ -22,6 +27,11 @@ def attached_backend(address: str | None, job: str | None, inline: bool | str | 
     mine = current is not None and address is None and job in (None, current.job)
     if wants_inline(inline) or (inline is None and mine):
         return InlineBackend.attach()
-    from roost.engine.ray_backend.ray_backend import RayBackend
+    return _ray_backend().attach(address, job)
 
-    return RayBackend.attach(address, job)
+
+def _ray_backend() -> type[RayBackend]:
+    # Importing takes long, and what a handler raises in some of its steps is lost: Python ignores errors there.
+    with held_signals(signal.SIGTERM, signal.SIGINT):
+        from roost.engine.ray_backend.ray_backend import RayBackend
+    return RayBackend

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import wraps
+from types import MethodType
 from typing import Any, ClassVar
 
-from roost.config.layout_source import layout_of
-from roost.engine.backend import Backend, GroupOrder, Progress, Report
+from roost.config.job import read_layout
+from roost.engine.backend import AllocationOrder, Backend, GroupOrder, Progress, Report
 from roost.engine.backends import attached_backend, new_backend
-from roost.engine.cluster_options import options_of
+from roost.engine.cluster_options import ClusterOptions, contradictions, options_of
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
 from roost.engine.launch_orders import accelerators_of, order_for, orders_for
@@ -20,7 +24,7 @@ from roost.engine.ports.port_lease import PortLease
 from roost.engine.run import Run
 from roost.engine.workers.result import seconds
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher
-from roost.errors import ClusterError, Finding, error_for
+from roost.errors import ClusterError, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
@@ -28,20 +32,67 @@ from roost.planning.comparison import on_nodes, shape_differences
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
 from roost.planning.planner import everywhere, plan_allocation, plan_one
+from roost.planning.policy_checks import with_policies
 
 
-class Cluster:
+class on_the_open_cluster:
+    """A method that called on the class means the cluster that this process has open."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, cluster: Cluster | None, owner: type[Cluster]) -> Callable[..., Any]:
+        if cluster is not None:
+            return MethodType(self._method, cluster)
+
+        @wraps(self._method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found = owner.opened()
+            if found is None:
+                raise ClusterError(
+                    code="RE106",
+                    what=f"Cluster.{self._method.__name__} needs a cluster, and this process has none open",
+                    remedy="make one first: Cluster(num_nodes=...), or attach to a running job: Cluster()",
+                )
+            return self._method(found, *args, **kwargs)
+
+        return call
+
+
+def _only(clusters: dict[str, Cluster], job: str | None) -> Cluster | None:
+    """The open cluster of that job, or the only open one when no job is named. Forgets those that were shut down."""
+    for name in [name for name, cluster in clusters.items() if not cluster._backend.is_open]:
+        del clusters[name]
+    if job is not None:
+        return clusters.get(job)
+    if len(clusters) > 1:
+        raise ClusterError(
+            code="RE103",
+            what="this process has several clusters open",
+            why=f"their jobs are {', '.join(sorted(clusters))}",
+            remedy="name the job: Cluster(..., job=...)",
+        )
+    return next(iter(clusters.values()), None)
+
+
+class Cluster(AbstractContextManager["Cluster"]):
     """Connects, finds out what is there, and starts workers.
 
-    `Cluster(num_nodes=2)` or `Cluster(cluster_cfg=cfg.cluster)` in the driver; `Cluster()` attaches to the job
-    that is running. A job holds the accelerators it uses, or with `whole_nodes=True` all accelerators of the
+    `Cluster(num_nodes=2)` or `Cluster(cluster_cfg=cfg.cluster)` in the driver; asked for again while it is open, it
+    is the same object, and a second job is asked for by its name. `Cluster()` attaches to the job that is running. A job holds the accelerators it uses, or with `whole_nodes=True` all accelerators of the
     nodes it uses, from the first launch on. With `inline=True` or ROOST_INLINE set, everything happens in this process.
     """
 
     NAMESPACE: ClassVar[str] = "roost"
 
-    def __init__(
-        self,
+    _backend: Backend
+    _options: ClusterOptions  # of the process that made the job
+    _made: ClassVar[dict[str, Cluster]] = {}  # by this process, by job
+    _attached: ClassVar[dict[str, Cluster]] = {}  # to jobs of other processes, by job
+
+    def __new__(
+        cls,
         num_nodes: int | None = None,
         cluster_cfg: Any = None,
         *,
@@ -50,21 +101,41 @@ class Cluster:
         timeout: float = 300.0,
         whole_nodes: bool = False,
         inline: bool | str | None = None,
-    ) -> None:
-        self._backend: Backend
+    ) -> Cluster:
         if num_nodes is None and cluster_cfg is None:
-            self._backend = attached_backend(address, job, inline)
-            return
-        options = options_of(
-            num_nodes,
-            cluster_cfg,
-            address=address,
-            job=job,
-            timeout=timeout,
-            whole_nodes=whole_nodes,
-            inline=inline,
-        )
-        self._backend = new_backend(options, inline)
+            cluster = super().__new__(cls)
+            cluster._backend = attached_backend(address, job, inline)
+            cls._attached[cluster.job] = cluster
+            return cluster
+        given = {"address": address, "job": job, "timeout": timeout, "whole_nodes": whole_nodes}
+        options = options_of(num_nodes, cluster_cfg, inline, **given)
+        made = _only(cls._made, job)
+        if made is not None:
+            made._check_fits(options)
+            return made
+        cluster = super().__new__(cls)
+        cluster._backend, cluster._options = new_backend(options), options
+        cls._made[cluster.job] = cluster
+        return cluster
+
+    @classmethod
+    def opened(cls, job: str | None = None) -> Cluster | None:
+        """The cluster this process has open: the one of that job, or the only one when no job is named.
+
+        It is one that this process made, or else one that it attached to.
+        """
+        return _only(cls._made, job) or _only(cls._attached, job)
+
+    def _check_fits(self, asked: ClusterOptions) -> None:
+        """Refuse options that contradict the cluster this process has already."""
+        differences = contradictions(asked, self._options, self._backend.address, self.num_nodes)
+        if differences:
+            raise ClusterError(
+                code="RE103",
+                what=f"this process already has a cluster, of job {self.job!r}, and another one is asked for",
+                why="; ".join(differences),
+                remedy="use that cluster, shut it down first, or name a second job: Cluster(..., job=...)",
+            )
 
     # -- what is there ---------------------------------------------------------------------------------------------
 
@@ -105,8 +176,13 @@ class Cluster:
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans that were launched in this job, by any of its processes."""
+        """The plans that were launched in this job, by any of its processes, each once."""
         return self._backend.plans
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened in this job, seen from any of its processes."""
+        return self._backend.events
 
     # -- launching -------------------------------------------------------------------------------------------------
 
@@ -118,21 +194,23 @@ class Cluster:
         skip: Collection[str] = (),
         timeout: float = START_WITHIN,
         report: Report | None = None,
+        supervise: Mapping[str, Any] | None = None,
     ) -> Run:
         """Start every component of a plan at once, all or nothing, each process where the plan has it.
 
         `workers` maps components to `Worker` classes or `create_group(...)`. Components in `skip` hold their
-        accelerators and run nothing. `report` is called with the progress.
+        accelerators and run nothing. `report` is called with the progress. `supervise` replaces the plan's policies
+        of the components it names.
         """
         self._backend.check_open()
         if not isinstance(plan, Plan):
             raise ClusterError(
-                Finding(
-                    code="RE103",
-                    what=f"a value of type {type(plan).__name__} is not a plan",
-                    remedy="pass roost.plan(job, cluster) or roost.load_plan(file)",
-                )
+                code="RE103",
+                what=f"a value of type {type(plan).__name__} is not a plan",
+                remedy="pass roost.plan(job, cluster) or roost.load_plan(file)",
             )
+        if supervise:
+            plan = with_policies(plan, supervise)
         return self._launch(plan, orders_for(plan, workers, skip), timeout, report)
 
     def launch_group(
@@ -171,11 +249,9 @@ class Cluster:
         taken_names = backend.taken([order.name for order in orders])
         if taken_names:
             raise ClusterError(
-                Finding(
-                    code="RE115",
-                    what=f"a group {taken_names[0]!r} is already running in job {self.job!r}",
-                    remedy="shut it down first, or launch under another name",
-                )
+                code="RE115",
+                what=f"a group {taken_names[0]!r} is already running in job {self.job!r}",
+                remedy="shut it down first, or launch under another name",
             )
         tell = report or (lambda _: None)
         new = {
@@ -207,13 +283,15 @@ class Cluster:
             Event(action="launched", component=order.name, detail=f"{len(order.placements)} processes")
             for order in orders
         ]
-        return Run(plan, backend, groups, held, launched)
+        backend.record(launched)
+        return Run(plan, backend, groups, held, launched[0].time if launched else time.time())
 
     def attach_group(self, name: str) -> WorkerGroup:
         """A group of this job that is running."""
         self._backend.check_open()
         return WorkerGroup(name, self._backend, self._backend.running_group(name), owned=False)
 
+    @on_the_open_cluster
     def allocate(
         self,
         cls: type,
@@ -224,18 +302,34 @@ class Cluster:
         cls_args: Sequence[Any] = (),
         cls_kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """One actor of a plain class, pinned to a node and an accelerator; returns its handle."""
+        """One actor of a plain class, pinned to a node and an accelerator; returns its handle.
+
+        Also as `Cluster.allocate(...)`, once this process has a cluster. The actor is found by
+        `ray.get_actor(worker_name, namespace=Cluster.NAMESPACE)`.
+        """
         self._backend.check_open()
         self.check_device(node_id, gpu_id)
         if not isinstance(cls, type):
-            raise ClusterError(Finding(code="RE114", what=f"allocate takes a class, not {cls!r}"[:200]))
+            raise ClusterError(code="RE114", what=f"allocate takes a class, not {cls!r}"[:200])
         if not isinstance(worker_name, str) or not worker_name:
             what = "worker_name must be a text of at least one character"
-            raise ClusterError(Finding(code="RE115", what=what))
+            raise ClusterError(code="RE115", what=what)
         plan = plan_allocation(worker_name, node_id, gpu_id, self.inventory)
-        self._backend.reserve(accelerators_of(list(plan.components.values())))
+        held = self._backend.reserve(accelerators_of(list(plan.components.values())))
         (place,) = plan.components[worker_name].members
-        return self._backend.allocate(cls, worker_name, place, env_vars or {}, cls_args, cls_kwargs or {})
+        order = AllocationOrder(
+            name=worker_name,
+            cls=cls,
+            place=place,
+            variables=env_vars or {},
+            args=cls_args,
+            kwargs=cls_kwargs or {},
+        )
+        try:
+            return self._backend.allocate(order)
+        except BaseException:
+            self._backend.unreserve(held)
+            raise
 
     # -- ports, locks and pools ------------------------------------------------------------------------------------
 
@@ -272,23 +366,20 @@ class Cluster:
         names = infos[node_rank].device_names if infos else ()
         return NodeDevices.of(self.job, self.nodes[node_rank], self.inventory.groups, names)
 
-    def pool(self, layout: Any, timeout: float = 60.0) -> Pool:
+    def pool(self, layout: Any, timeout: float = 60.0, apart: bool = False) -> Pool:
         """Hold the accelerators a layout needs, in a stable order.
 
         `layout` is a `Layout`, an `argparse.Namespace` or mapping with its flags, or a job whose `cluster`
-        section has one.
+        section has one. `apart`, each accelerator is in a Ray bundle of its own, with a CPU.
         """
         self._backend.check_open()
-        return open_pool(self, self._backend, layout_of(layout), timeout)
+        return open_pool(self, self._backend, read_layout(layout), timeout, apart)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
         """End what this process started. May be called twice."""
         self._backend.shutdown()
-
-    def __enter__(self) -> Cluster:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
@@ -301,17 +392,15 @@ class Cluster:
         if isinstance(node_id, bool) or not isinstance(node_id, int) or not 0 <= node_id < self.num_nodes:
             listed = "; ".join(f"{node}: {node.accelerators.count} accelerators" for node in self.nodes[:8])
             raise ClusterError(
-                Finding(code="RE114", what=f"node {node_id!r} does not exist", why=f"there are {listed}")
+                code="RE114", what=f"node {node_id!r} does not exist", why=f"there are {listed}"
             )
         count = self.nodes[node_id].accelerators.count
         known = isinstance(gpu_id, int) and not isinstance(gpu_id, bool) and 0 <= gpu_id < count
         if gpu_id is not None and not known:
             has = f"accelerators 0-{count - 1}" if count else "no accelerators"
             raise ClusterError(
-                Finding(
-                    code="RE114",
-                    what=f"accelerator {gpu_id!r} does not exist on {self.nodes[node_id]}",
-                    why=f"it has {has}",
-                    remedy="pass gpu_id=None for a process without one",
-                )
+                code="RE114",
+                what=f"accelerator {gpu_id!r} does not exist on {self.nodes[node_id]}",
+                why=f"it has {has}",
+                remedy="pass gpu_id=None for a process without one",
             )

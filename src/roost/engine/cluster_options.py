@@ -11,7 +11,7 @@ from typing import Any
 from roost.config.document import Document, load
 from roost.config.plain_data import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
-from roost.errors import ConfigurationError, Finding, error_for, render
+from roost.errors import ConfigurationError, counted, error_for, errors_in, render
 from roost.inventory.inventory import Inventory
 
 log = logging.getLogger("roost")
@@ -28,30 +28,42 @@ class ClusterOptions:
     job: str | None = None
     timeout: float = 300.0
     whole_nodes: bool = False
+    inline: bool | None = None  # None: not said
     shape: str = ""  # of an inline cluster
 
 
 def options_of(
-    num_nodes: Any,
-    cluster_cfg: Any,
-    *,
-    address: str | None,
-    job: str | None,
-    timeout: float,
-    whole_nodes: bool,
-    inline: bool | str | None,
+    num_nodes: Any, cluster_cfg: Any, inline: bool | str | None = None, **options: Any
 ) -> ClusterOptions:
+    """The options of a program. Those that need no reading are fields of `ClusterOptions`."""
     config, document = _cluster_section(cluster_cfg) if cluster_cfg is not None else (None, None)
     return ClusterOptions(
         num_nodes=_checked_count(num_nodes) or (config.num_nodes if config else None),
         config=config,
         document=document,
-        address=address,
-        job=job,
-        timeout=timeout,
-        whole_nodes=whole_nodes,
+        inline=None if inline is None and "ROOST_INLINE" not in os.environ else wants_inline(inline),
         shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
+        **options,
     )
+
+
+def contradictions(asked: ClusterOptions, made: ClusterOptions, address: str, num_nodes: int) -> list[str]:
+    """What is asked for that the cluster of this process, made with other options, is not."""
+    found = []
+    if asked.inline is not None and asked.inline != bool(made.inline):
+        found.append(f"it runs {'inline' if made.inline else 'on Ray'}")
+    if made.inline and "x" in asked.shape and asked.shape != made.shape:
+        found.append(f"it has the shape {made.shape or 'of its nodes'}, not {asked.shape}")
+    if asked.address not in (None, "auto", made.address, address):
+        found.append(f"it is on the Ray at {address}, not at {asked.address}")
+    if (asked.num_nodes or 0) > num_nodes:
+        found.append(f"it has {counted(num_nodes, 'node')}, not {asked.num_nodes}")
+    wanted, known = ((one.config and one.config.node_groups) or [] for one in (asked, made))
+    if wanted and wanted != known:
+        found.append("it has other node groups" if known else "it was made without node groups")
+    if asked.whole_nodes and not made.whole_nodes:
+        found.append("it holds only the accelerators it uses, not whole nodes")
+    return found
 
 
 def wants_inline(inline: bool | str | None) -> bool:
@@ -66,8 +78,10 @@ def with_groups(inventory: Inventory, options: ClusterOptions) -> Inventory:
     if options.config is None or options.document is None or not options.config.node_groups:
         return inventory
     grouped, findings = inventory.with_groups(options.config.node_groups, options.document)
-    if findings:
+    if errors_in(findings):
         raise error_for(findings)
+    if findings:
+        log.warning("%s", render(findings))
     return grouped
 
 
@@ -78,7 +92,7 @@ def _checked_count(num_nodes: Any) -> int | None:
     ):
         return num_nodes
     raise ConfigurationError(
-        Finding(code="RC104", what=f"num_nodes must be a whole number of at least 1, not {num_nodes!r}"[:200])
+        code="RC104", what=f"num_nodes must be a whole number of at least 1, not {num_nodes!r}"[:200]
     )
 
 
@@ -92,6 +106,6 @@ def _cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
     config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
     if config is None:
         raise error_for(findings)
-    if findings:
+    if findings and not isinstance(cluster_cfg, Document):  # a document's reader has reported them
         log.warning("%s", render(findings))
     return config, document

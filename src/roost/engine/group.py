@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 from roost.engine.backend import Backend, Members, ProcessFacts, RunningGroup
 from roost.engine.backends import attached_backend
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult, seconds
 from roost.engine.workers.worker import START_WITHIN
-from roost.errors import Finding, WorkerError, nearest
+from roost.errors import CallTimeout, WorkerError, nearest
 from roost.placement.placement import Placement
+
+
+class WorkerInfo(NamedTuple):
+    """One worker of a group."""
+
+    rank: int
+    worker: Any  # its Ray actor
+    placement: Placement
 
 
 class GroupView:
@@ -36,12 +45,12 @@ class GroupView:
         return f"<ranks {', '.join(map(str, self._ranks[:8]))} of {self._group!r}>"
 
 
-class WorkerGroup:
+class WorkerGroup(AbstractContextManager["WorkerGroup"]):
     """The workers of one component."""
 
     def __init__(self, name: str, backend: Backend, running: RunningGroup, owned: bool) -> None:
         self.name = name
-        self.placements: list[Placement] = list(running.placements)
+        self._started = running.members  # also after it was shut down
         self._methods = frozenset(running.methods)
         self._public = [method for method in running.methods if not method.startswith("_")]
         self._members: Members | None = running.members
@@ -64,16 +73,42 @@ class WorkerGroup:
         return group
 
     @property
+    def placements(self) -> list[Placement]:
+        """Where its processes sit, by rank. Ranks that were moved to a spare node sit there."""
+        return list(self._started.placements)
+
+    @property
     def world_size(self) -> int:
-        return len(self.placements)
+        return len(self._started.placements)
 
     @property
     def is_running(self) -> bool:
         """Until it is shut down; whether its workers live is another question."""
         return self._members is not None and self._members.running
 
+    @property
+    def handles(self) -> list[Any]:
+        """The Ray actors by rank, for programs that call them themselves."""
+        found = self._running().handles
+        if len(found) < self.world_size:
+            raise WorkerError(
+                code="RE116",
+                what=f"group {self.name!r} has no actor handles",
+                why="it runs inline, or some of its ranks were ended",
+                remedy="call its methods on the group",
+            )
+        return [found[rank] for rank in range(self.world_size)]
+
+    @property
+    def worker_info_list(self) -> list[WorkerInfo]:
+        """Who its workers are, as older programs read it."""
+        return [
+            WorkerInfo(*one)
+            for one in zip(range(self.world_size), self.handles, self.placements, strict=True)
+        ]
+
     def __len__(self) -> int:
-        return len(self.placements)
+        return self.world_size
 
     def __repr__(self) -> str:
         return f"<group {self.name}, {self.world_size} workers>"
@@ -82,11 +117,9 @@ class WorkerGroup:
         """Start these ranks anew, each where it was; all of them when none is named. The others go on."""
         if not self._owned:
             raise WorkerError(
-                Finding(
-                    code="RE113",
-                    what=f"group {self.name!r} was not launched by this process",
-                    remedy="restart it where it was launched",
-                )
+                code="RE113",
+                what=f"group {self.name!r} was not launched by this process",
+                remedy="restart it where it was launched",
             )
         chosen = self.execute_on(*(ranks or range(self.world_size)))._ranks
         limit = seconds(timeout)
@@ -96,6 +129,16 @@ class WorkerGroup:
     def end_ranks(self, *ranks: int) -> None:
         """End these ranks only. `restart_ranks` brings them back."""
         self._running().end(self.execute_on(*ranks)._ranks)
+
+    def wait_recovered(self, timeout: float = START_WITHIN) -> None:
+        """Wait until every restart that is under way is over. Raises if the group was given up."""
+        members, limit = self._running(), seconds(timeout)
+        if not members.wait_recovered(START_WITHIN if limit is None else limit):
+            raise CallTimeout(
+                code="RE112",
+                what=f"group {self.name!r} has not recovered in {timeout:g} s",
+                remedy="run.events says what is done; wait again, or give it more time",
+            )
 
     def _observed(self, timeout: float) -> list[ProcessFacts]:
         """What its processes do now; nothing once it was shut down."""
@@ -107,7 +150,7 @@ class WorkerGroup:
 
     def _running(self) -> Members:
         if self._members is None or not self._members.running:
-            raise WorkerError(Finding(code="RE116", what=f"group {self.name!r} was shut down"))
+            raise WorkerError(code="RE116", what=f"group {self.name!r} was shut down")
         return self._members
 
     def execute_on(self, *ranks: int) -> GroupView:
@@ -116,11 +159,9 @@ class WorkerGroup:
         if wrong or not ranks or len(set(ranks)) < len(ranks):
             problem = f"no rank {wrong[0]!r}" if wrong else "the same rank twice" if ranks else "no ranks"
             raise WorkerError(
-                Finding(
-                    code="RE113",
-                    what=f"{self.name}: {problem}",
-                    remedy=f"its ranks are 0-{self.world_size - 1}, each at most once",
-                )
+                code="RE113",
+                what=f"{self.name}: {problem}",
+                remedy=f"its ranks are 0-{self.world_size - 1}, each at most once",
             )
         return GroupView(self, sorted(ranks))
 
@@ -153,9 +194,6 @@ class WorkerGroup:
             self._backend.end_group(self.name)
         if members is not None and self._attached is not None:
             _let_go(self._attached)
-
-    def __enter__(self) -> WorkerGroup:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()

@@ -5,25 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from roost.engine.inline_backend.inline_backend import InlineBackend, current_inline
-from roost.engine.locks.device_lock import DeviceLock, Locks, check_number, check_on, lock_on
+from roost.engine.inline_backend.inline_backend import InlineBackend, InlineNode, current_inline
+from roost.engine.locks.device_lock import DeviceLock, check_number, check_on, lock_on
 from roost.engine.locks.lock_table import Device
-from roost.engine.locks.node_devices import NodeDevices, check_devices
+from roost.engine.locks.node_devices import check_devices
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.workers.worker_context import current_worker
-from roost.errors import ConfigurationError, Finding
+from roost.errors import ConfigurationError
 
-
-class OwnNode(Protocol):
-    """What the node offers the processes that run on it."""
-
-    def lease_ports(self, count: int, consecutive: bool, timeout: float) -> PortLease: ...
-
-    def locks(self) -> Locks: ...
-
-    def devices(self) -> NodeDevices: ...
+if TYPE_CHECKING:
+    from roost.engine.ray_backend.own_node import OwnRayNode
 
 
 def lease_ports(count: int = 1, *, consecutive: bool = False, timeout: float = 30.0) -> PortLease:
@@ -62,7 +55,7 @@ def inline_here() -> InlineBackend | None:
     return inline
 
 
-def _own_node() -> OwnNode:
+def _own_node() -> InlineNode | OwnRayNode:
     inline = inline_here()
     if inline is not None:
         return inline.own_node(int(os.environ.get("CLUSTER_NODE_RANK", 0)))
@@ -76,12 +69,10 @@ def _own_devices() -> list[Device]:
     context = current_worker()
     if context is None or not context.placement.hardware:
         raise ConfigurationError(
-            Finding(
-                code="RC104",
-                what="there are no devices to lock",
-                why="this process is not a worker with devices of its own",
-                remedy="name them: device_lock(devices=[0]), or cluster.device_lock(node_rank, [0])",
-            )
+            code="RC104",
+            what="there are no devices to lock",
+            why="this process is not a worker with devices of its own",
+            remedy="name them: device_lock(devices=[0]), or cluster.device_lock(node_rank, [0])",
         )
     placement = context.placement
     if placement.holds_accelerators:

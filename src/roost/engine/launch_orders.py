@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from roost.config.fields import NAME
+from roost.config.supervise import RestartPolicy
 from roost.engine.backend import GroupOrder
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult
@@ -19,15 +20,13 @@ def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = (
     """An order for each component that runs. Everything that does not fit is reported together."""
     if not isinstance(workers, Mapping):
         raise LaunchError(
-            Finding(
-                code="RE122",
-                what=f"workers are a mapping of components to classes, not {type(workers).__name__}",
-                remedy='such as {"actor": Actor, "rollout": Rollout.create_group(model="...")}',
-            )
+            code="RE122",
+            what=f"workers are a mapping of components to classes, not {type(workers).__name__}",
+            remedy='such as {"actor": Actor, "rollout": Rollout.create_group(model="...")}',
         )
     if isinstance(skip, str):
         what, remedy = "skip is a list of components, not a text", f"write skip=[{skip!r}]"
-        raise LaunchError(Finding(code="RE122", what=what, remedy=remedy))
+        raise LaunchError(code="RE122", what=what, remedy=remedy)
     runs = [name for name, part in plan.components.items() if not part.runs_nothing and name not in skip]
     known = list(plan.components)
     problems = [
@@ -67,22 +66,26 @@ def order_for(
     group = name or component.name
     if not isinstance(group, str) or not NAME.fullmatch(group):
         raise LaunchError(
-            Finding(
-                code="RE115",
-                what=f"{group!r} is not a group name",
-                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-            )
+            code="RE115",
+            what=f"{group!r} is not a group name",
+            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
         )
     arguments = [*launcher.args, *launcher.kwargs.values()]
     if any(isinstance(one, GroupResult) or getattr(one, "result", None) is not None for one in arguments):
         what, remedy = f"{group}: a result cannot be an argument of a constructor", "pass result.wait()"
-        raise LaunchError(Finding(code="RE113", what=what, remedy=remedy))
+        raise LaunchError(code="RE113", what=what, remedy=remedy)
     try:
         check_scattered(group, arguments, component.world_size, "processes")
     except WorkerError as error:
         raise LaunchError(*error.findings) from None
     shares = [plan.share_of(component.name, rank) for rank in range(component.world_size)] if charged else ()
-    return GroupOrder(name=group, component=component, worker=launcher, shares=tuple(shares))
+    return GroupOrder(
+        name=group,
+        component=component,
+        worker=launcher,
+        shares=tuple(shares),
+        policy=plan.supervise.get(component.name, RestartPolicy()),
+    )
 
 
 def _launcher(worker: Any, component: str) -> GroupLauncher:
@@ -91,11 +94,9 @@ def _launcher(worker: Any, component: str) -> GroupLauncher:
     if isinstance(worker, type) and issubclass(worker, Worker):
         return worker.create_group()
     raise LaunchError(
-        Finding(
-            code="RE122",
-            what=f"{getattr(worker, '__name__', f'a {type(worker).__name__}')} is not a worker for component {component!r}",
-            remedy="pass a subclass of roost.Worker, or MyWorker.create_group(...)",
-        )
+        code="RE122",
+        what=f"{getattr(worker, '__name__', f'a value of type {type(worker).__name__}')} is not a worker for component {component!r}",
+        remedy="pass a subclass of roost.Worker, or MyWorker.create_group(...)",
     )
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from roost.engine.backend import Position
 from roost.engine.cluster import Cluster
-from roost.errors import ClusterError, Finding, PlacementError
+from roost.errors import ClusterError, PlacementError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.placement import Device
+
+ROLES = ("actor", "critic", "rollout")
 
 if TYPE_CHECKING:
     from roost.engine.pool import Pool
@@ -19,13 +21,13 @@ if TYPE_CHECKING:
 class RoleGroup:
     """What one role was given. Unpacks as `(placement group, bundle of each position, device of each)`.
 
-    One bundle holds all of a node's accelerators, so several positions have the same one: pin an actor to its
-    bundle and ask for no accelerators, which are held already. `options(i)` says all of that to Ray.
+    Each position is a bundle of one accelerator and one CPU, so an actor that asks for a fraction in the bundle of
+    position i sits on position i, whatever starts first. `options(i)` says all of that to Ray.
     """
 
     def __init__(self, pool: Pool, role: str) -> None:
+        self.pool, self.role = pool, role
         self.positions = pool.role(role)
-        self._pool, self._role = pool, role
 
     @property
     def placement_group(self) -> Any:
@@ -43,21 +45,24 @@ class RoleGroup:
     @property
     def shares(self) -> list[float]:
         """What the role is charged of each of its accelerators; 0 where nothing of it runs."""
-        charges = self._pool.plan.charges
+        charges = self.pool.plan.charges
         return [
             sum(charge for name, charge in charges.get(_device(one), {}).items() if self._is_of_role(name))
             for one in self.positions
         ]
 
     def _is_of_role(self, component: str) -> bool:
-        return component == self._role or component.startswith(f"{self._role}.")
+        return component == self.role or component.startswith(f"{self.role}.")
 
     @property
     def nodes(self) -> list[int]:
         return [position.node for position in self.positions]
 
     def options(self, first: int, count: int = 1) -> dict[str, Any]:
-        """Options for a Ray actor on `count` positions from `first` on, which must be on one node."""
+        """Options for a Ray actor on `count` positions from `first` on, which must be on one node.
+
+        It is charged the role's share of the first position.
+        """
         from ray.util.scheduling_strategies import (
             PlacementGroupSchedulingStrategy,  # not before Ray is wanted
         )
@@ -67,28 +72,32 @@ class RoleGroup:
         if not chosen or len(chosen) < count or len({one.node for one in chosen}) > 1:
             raise self._refused(first, count, chosen)
         group, bundle = chosen[0].bundle
-        kind = accelerator_kind(self._pool.cluster.nodes[chosen[0].node].accelerators.type)
-        variables = kind.visible([one.name for one in chosen])
-        # Ray would empty the variable of an actor that asks for no accelerator.
-        variables.update({f"RAY_EXPERIMENTAL_NOSET_{kind.visible_variable}": "1"})
+        share = self.shares[first]
+        kind = accelerator_kind(self.pool.cluster.nodes[chosen[0].node].accelerators.type)
+        resources = (
+            {"num_gpus": share} if kind.ray_resource == "GPU" else {"resources": {kind.ray_resource: share}}
+        )
+        several: dict[str, Any] = {}
+        if count > 1:  # Ray shows an actor the accelerator of its bundle only
+            variables = kind.visible([one.name for one in chosen])
+            variables[f"RAY_EXPERIMENTAL_NOSET_{kind.visible_variable}"] = "1"
+            several = {"runtime_env": {"env_vars": variables}}
         return {
-            "num_cpus": 0,
-            "num_gpus": 0,
+            "num_cpus": share,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=bundle, placement_group_capture_child_tasks=True
             ),
-            "runtime_env": {"env_vars": variables},
+            **resources,
+            **several,
         }
 
     def _refused(self, first: Any, count: Any, chosen: Sequence[Position]) -> PlacementError:
         nodes = sorted({one.node for one in chosen})
         span = f"they are on nodes {nodes[0]} and {nodes[-1]}" if len(nodes) > 1 else ""
         return PlacementError(
-            Finding(
-                code="RP102",
-                what=f"no actor can have {count!r} positions from {first!r} on"[:200],
-                why=span or f"there are {len(self.positions)}, counted from 0",
-            )
+            code="RP102",
+            what=f"no actor can have {count!r} positions from {first!r} on"[:200],
+            why=span or f"there are {len(self.positions)}, counted from 0",
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -104,11 +113,12 @@ class RoleGroup:
         return f"<{len(self.positions)} positions on nodes {sorted(set(self.nodes))}>"
 
 
-class PlacementGroups(dict[str, RoleGroup]):
-    """The roles of a pool by name, and the pool and cluster they belong to."""
+class PlacementGroups(dict[str, RoleGroup | None]):
+    """The roles of a pool by name, and the pool and cluster they belong to. A role that does not exist is None."""
 
     def __init__(self, pool: Pool, owns_cluster: bool) -> None:
-        super().__init__({role: RoleGroup(pool, role) for role in pool.layout.slices()})
+        slices = pool.layout.slices()
+        super().__init__({role: RoleGroup(pool, role) if role in slices else None for role in ROLES})
         self.pool, self.plan = pool, pool.plan
         self._owns_cluster = owns_cluster
 
@@ -128,24 +138,22 @@ def create_placement_groups(
 ) -> PlacementGroups:
     """Reserve what the flags ask for and say who gets which accelerator.
 
-    `args` is what `argparse` gave, or a `Layout`. Without a cluster, all nodes of the Ray that `Cluster` would
-    connect to are used.
+    `args` is what `argparse` gave, or a `Layout`. Without a cluster it is the one this process has open, or one over
+    all nodes of the Ray that `Cluster` would connect to.
     """
     if cluster is not None and not isinstance(cluster, Cluster):
         raise ClusterError(
-            Finding(code="RE103", what=f"{cluster!r} is not a cluster"[:200], remedy="pass a roost.Cluster")
+            code="RE103", what=f"{cluster!r} is not a cluster"[:200], remedy="pass a roost.Cluster"
         )
-    made = cluster or Cluster(cluster_cfg={}, timeout=timeout)
-    if not made.node_infos:
-        raise ClusterError(
-            Finding(
-                code="RE103", what="an inline cluster has no placement groups", remedy="use a live cluster"
-            )
-        )
+    open_already = cluster or Cluster.opened()
+    made = open_already or Cluster(cluster_cfg={}, timeout=timeout)
     try:
-        return PlacementGroups(made.pool(args, timeout), owns_cluster=cluster is None)
+        if not made.node_infos:
+            what = "an inline cluster has no placement groups"
+            raise ClusterError(code="RE103", what=what, remedy="use a live cluster")
+        return PlacementGroups(made.pool(args, timeout, apart=True), owns_cluster=open_already is None)
     except BaseException:
-        if cluster is None:
+        if open_already is None:
             made.shutdown()
         raise
 

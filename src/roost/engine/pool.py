@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roost.config.layout import Layout
-from roost.engine.backend import Backend, Position
+from roost.engine.backend import Backend, PoolRequest, Position
 from roost.engine.group import WorkerGroup
 from roost.engine.workers.result import seconds
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher
-from roost.errors import ClusterError, Finding, PlacementError, nearest
+from roost.errors import ClusterError, PlacementError, nearest
 from roost.placement.placement import without_isolation
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 RESERVE_WITHIN = 60.0  # seconds
 
 
-class Pool:
+class Pool(AbstractContextManager["Pool"]):
     """The accelerators of a layout, held until `release` or the end of the job.
 
     Positions are in the order of nodes, then of accelerator numbers, whatever order Ray granted them in.
@@ -35,6 +36,7 @@ class Pool:
         self.cluster, self.layout, self.plan = cluster, layout, plan
         self._backend = backend
         self._positions: tuple[Position, ...] | None = tuple(positions)
+        self._companions: list[WorkerGroup] = []
 
     @property
     def positions(self) -> tuple[Position, ...]:
@@ -44,11 +46,7 @@ class Pool:
     def _check_held(self) -> None:
         if self._positions is None:
             raise ClusterError(
-                Finding(
-                    code="RE107",
-                    what="the pool was released",
-                    remedy="open another one: cluster.pool(layout)",
-                )
+                code="RE107", what="the pool was released", remedy="open another one: cluster.pool(layout)"
             )
 
     def __len__(self) -> int:
@@ -63,7 +61,7 @@ class Pool:
         slices = self.layout.slices()
         if not isinstance(name, str) or name not in slices:
             raise PlacementError(
-                Finding(code="RP106", what=f"unknown role {name!r}"[:200], remedy=nearest(str(name), slices))
+                code="RP106", what=f"unknown role {name!r}"[:200], remedy=nearest(str(name), slices)
             )
         chosen = slices[name]
         return self.positions[chosen.start : chosen.stop]
@@ -73,12 +71,10 @@ class Pool:
         components = self.plan.components
         if not isinstance(name, str) or name not in components:
             raise PlacementError(
-                Finding(
-                    code="RP106",
-                    what=f"nothing runs as {name!r} in this pool"[:200],
-                    why=f"its mode is {self.layout.mode.name.lower()}",
-                    remedy=nearest(str(name), components),
-                )
+                code="RP106",
+                what=f"nothing runs as {name!r} in this pool"[:200],
+                why=f"its mode is {self.layout.mode.name.lower()}",
+                remedy=nearest(str(name), components),
             )
         return components[name]
 
@@ -112,20 +108,25 @@ class Pool:
             plan = replace(plan, components={**plan.components, **seen})
         return self.cluster.launch_components(plan, workers, timeout)
 
+    def end_with(self, group: WorkerGroup) -> None:
+        """Release ends this group too, although it holds no accelerator of the pool."""
+        self._companions.append(group)
+
     def release(self) -> None:
         """End what this process runs on the accelerators, and give them back. May be called twice."""
         positions, self._positions = self._positions, None
+        while self._companions:
+            self._companions.pop().shutdown()
         if positions:
             self._backend.give_back_positions(positions)
-
-    def __enter__(self) -> Pool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
 
 
-def open_pool(cluster: Cluster, backend: Backend, layout: Layout, timeout: float) -> Pool:
+def open_pool(
+    cluster: Cluster, backend: Backend, layout: Layout, timeout: float, apart: bool = False
+) -> Pool:
     """Reserve what the layout needs, find out what was granted, and plan on exactly that."""
     limit = seconds(timeout)
     planner = PoolPlanner(layout, backend.inventory)
@@ -133,7 +134,10 @@ def open_pool(cluster: Cluster, backend: Backend, layout: Layout, timeout: float
     if wanted == []:
         return Pool(cluster, backend, layout, planner.plan_on([]), ())
     within = RESERVE_WITHIN if limit is None else limit
-    taken = backend.take_positions(layout.reserved, planner.nodes, wanted, within)
+    request = PoolRequest(
+        count=layout.reserved, nodes=planner.nodes, named=wanted, timeout=within, apart=apart
+    )
+    taken = backend.take_positions(request)
     granted = {(one.node, one.device): one for one in taken}
     try:
         plan = planner.plan_on(list(granted))

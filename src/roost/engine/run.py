@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 
 from roost.engine.backend import Backend
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
+from roost.engine.run_record import ProcessRecord, RunRecord
 from roost.engine.status import Status, process_status
 from roost.engine.trace import trace_events
-from roost.errors import Finding, WorkerError, nearest
+from roost.errors import WorkerError, nearest
 from roost.planning.files import write_file
 from roost.planning.plan import Plan
 
 LOOK_WITHIN = 5.0  # seconds in which the nodes should say what their processes do
 
 
-class Run:
+class Run(AbstractContextManager["Run"]):
     """Every component of a launched plan: `run["actor"]` is its worker group."""
 
     def __init__(
@@ -28,13 +31,13 @@ class Run:
         backend: Backend,
         groups: Mapping[str, WorkerGroup],
         taken: Sequence[tuple[int, int]],
-        events: Sequence[Event],
+        began: float,
     ) -> None:
-        self.plan = plan
+        self._plan, self._began = plan, began
         self.groups: Mapping[str, WorkerGroup] = MappingProxyType(dict(groups))  # by component
         self._backend = backend
         self._taken: list[tuple[int, int]] | None = list(taken)  # None once it was shut down
-        self._events = list(events)
+        self._events: list[Event] = []  # once it was shut down
 
     @property
     def job(self) -> str:
@@ -43,19 +46,29 @@ class Run:
     @property
     def events(self) -> list[Event]:
         """What happened, in order."""
-        return list(self._events)
+        if self._taken is None:
+            return list(self._events)
+        mine = {group.name for group in self.groups.values()}
+        return [
+            event
+            for event in self._backend.events
+            if event.time >= self._began and (not event.component or event.component in mine)
+        ]
+
+    @property
+    def plan(self) -> Plan:
+        """What runs: the plan that was launched, or what it became when processes were moved to spare nodes."""
+        return self._backend.current_plan(self._plan)
 
     def __getitem__(self, component: str) -> WorkerGroup:
         if component not in self.groups:
             skipped = component in self.plan.components
             raise WorkerError(
-                Finding(
-                    code="RE116",
-                    what=f"component {component!r} runs nothing in this run"
-                    if skipped
-                    else f"the run has no component {component!r}"[:200],
-                    remedy="" if skipped else nearest(str(component), self.groups),
-                )
+                code="RE116",
+                what=f"component {component!r} runs nothing in this run"
+                if skipped
+                else f"the run has no component {component!r}"[:200],
+                remedy="" if skipped else nearest(str(component), self.groups),
             )
         return self.groups[component]
 
@@ -73,10 +86,10 @@ class Run:
     def trace(self, path: str | os.PathLike[str], timeout: float = LOOK_WITHIN) -> None:
         """Write the calls of every process as a timeline that Perfetto (ui.perfetto.dev) and Chrome open.
 
-        Each process keeps its last 16,384 calls.
+        Each process keeps its last 16,384 calls, and a group that is shut down keeps none. A process that a restart
+        has replaced is in the row of its rank.
         """
-        self._backend.check_open()
-        running = {name: group for name, group in self.groups.items() if group.is_running}
+        running = self._running_groups()
         traced = trace_events(
             {name: group._observed(timeout) for name, group in running.items()},
             {name: group._running().seats for name, group in running.items()},
@@ -84,17 +97,56 @@ class Run:
         )
         write_file(path, json.dumps(traced) + "\n", private=True)
 
+    def record(self, timeout: float = LOOK_WITHIN) -> RunRecord:
+        """What happened so far, as a value: `roost.write_report` makes a page of it."""
+        plan = self.plan
+        processes = []
+        for name, group in self._running_groups().items():
+            places = plan.components[name].members
+            for facts in group._observed(timeout):
+                place = places[facts.rank]
+                devices = place.hardware if place.holds_accelerators else ()
+                processes.append(
+                    ProcessRecord(
+                        component=name,
+                        rank=facts.rank,
+                        generation=facts.generation,
+                        node=place.cluster_node_rank if facts.node is None else facts.node,
+                        devices=devices,
+                        calls=facts.calls,
+                        alive=facts.state == "running",
+                    )
+                )
+        return RunRecord(
+            job=self.job,
+            plan=plan,
+            processes=tuple(processes),
+            events=tuple(self.events),
+            until=time.time(),
+        )
+
+    def _running_groups(self) -> dict[str, WorkerGroup]:
+        """The groups whose calls can still be asked for."""
+        self._backend.check_open()
+        if self._taken is None:
+            raise WorkerError(
+                code="RE116",
+                what="the run was shut down, and the times of its calls are gone",
+                remedy="ask before run.shutdown(), or inside the `with` block",
+            )
+        return {name: group for name, group in self.groups.items() if group.is_running}
+
     def shutdown(self) -> None:
         """End every process of the run and give back its accelerators. May be called twice."""
+        ended = Event(action="shut down")
+        if self._taken is not None:
+            self._events = [*self.events, ended]
+            self._backend.record([ended])
         for group in self.groups.values():
             group.shutdown()
         taken, self._taken = self._taken, None
         if taken is not None:
             self._backend.unreserve(taken)
-            self._events.append(Event(action="shut down"))
-
-    def __enter__(self) -> Run:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,17 +19,22 @@ class ProcessStatus:
     state: str  # "idle", "busy", "dead", "unknown", "ended" (in order), or "not started"
     planned_node: int
     node: int | None  # where it really is; None when that is not known
-    devices: tuple[int, ...]
+    devices: tuple[int, ...]  # as planned
     pid: int | None
     generation: int | None
     calls_in_flight: tuple[str, ...] = ()
     busy_for: float = 0.0  # seconds since the oldest call in flight began
     last_call: str = ""  # the last one that has ended, with its outcome
+    visible: str = (
+        ""  # the accelerators it really sees, by their names; others than planned after a warning RW202
+    )
+    waits: str = ""  # what it waits for in a call: "waits for a channel" or "waits for a lock"
 
     def __str__(self) -> str:
         doing = (
             f" in {', '.join(self.calls_in_flight)} for {self.busy_for:.1f} s" if self.calls_in_flight else ""
         )
+        doing += f", {self.waits}" if self.waits else ""
         last = f", last {self.last_call}" if self.last_call else ""
         again = f", started {self.generation + 1} times" if self.generation else ""
         return f"{self.component}:{self.rank} node {self.planned_node} pid {self.pid}: {self.state}{doing}{last}{again}"
@@ -47,9 +52,6 @@ class Status(Sequence[ProcessStatus]):
     def __len__(self) -> int:
         return len(self.processes)
 
-    def __iter__(self) -> Iterator[ProcessStatus]:
-        return iter(self.processes)
-
     def of(self, component: str) -> list[ProcessStatus]:
         return [one for one in self.processes if one.component == component]
 
@@ -66,8 +68,9 @@ def process_status(
     """`facts` is None for a process that is not there; `absent` says why."""
     calls = facts.calls if facts else ()
     state = absent if facts is None else facts.state
-    running = [call for call in calls if call.end is None] if state == "running" else []
-    ended = [call for call in calls if call.end is not None]
+    unfinished = [call for call in calls if call.end is None] if state == "running" else []
+    running = [call for call in unfinished if not call.is_wait]
+    ended = [call for call in calls if call.end is not None and not call.is_wait]
     last = max(ended, key=_end, default=None)
     if state == "running":
         state = "busy" if running else "idle"
@@ -83,6 +86,8 @@ def process_status(
         calls_in_flight=tuple(call.method for call in running),
         busy_for=time.time() - running[0].start if running else 0.0,
         last_call=f"{last.method} {last.outcome}" if last else "",
+        visible=facts.visible if facts else "",
+        waits=next((call.method for call in unfinished if call.is_wait), ""),
     )
 
 

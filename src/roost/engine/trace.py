@@ -19,6 +19,7 @@ def trace_events(
     """A row for each process, grouped by component; a bar for each call. What is empty is idle."""
     now = time.time()
     events: list[dict[str, Any]] = []
+    titles: dict[tuple[int, int], str] = {}  # processes of one rank share a row: they follow each other
     for number, (component, processes) in enumerate(groups.items()):
         events.append(_named("process_name", number, 0, component))
         events.append(
@@ -30,14 +31,17 @@ def trace_events(
             for call in process.calls:
                 unfinished = now if process.state == "running" else call.start
                 end = unfinished if call.end is None else call.end
-                lane = next((place for place, free in enumerate(lanes) if free <= call.start), len(lanes))
-                lanes[lane : lane + 1] = [end]
+                if call.is_wait:  # drawn inside the call that waits
+                    lane = next((place for place, free in enumerate(lanes) if free > call.start), 0)
+                else:
+                    lane = next((place for place, free in enumerate(lanes) if free <= call.start), len(lanes))
+                    lanes[lane : lane + 1] = [end]
                 outcome = "died" if call.end is None and process.state == "dead" else call.outcome
                 events.append(
                     {
                         "ph": "X",
                         "name": call.method,
-                        "cat": "call",
+                        "cat": "wait" if call.is_wait else "call",
                         "pid": number,
                         "tid": _thread(process.rank, lane),
                         "ts": call.start * _MICROSECONDS,
@@ -47,7 +51,8 @@ def trace_events(
                     }
                 )
             for lane in range(max(1, len(lanes))):
-                events.append(_named("thread_name", number, _thread(process.rank, lane), title))
+                titles[number, _thread(process.rank, lane)] = title
+    events += [_named("thread_name", *row, title) for row, title in titles.items()]
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(about)}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from roost.errors import ConfigurationError, Finding, nearest
+from roost.errors import ConfigurationError, nearest
 
 
 class AcceleratorType(str, Enum):
@@ -43,15 +43,10 @@ def register_accelerator(
 ) -> AcceleratorKind:
     """Register a further kind of accelerator."""
     kind = AcceleratorKind(
-        name=name,
-        visible_variable=visible_variable,
-        ray_resource=ray_resource,
-        visible_prefix=visible_prefix,
+        name=name, visible_variable=visible_variable, ray_resource=ray_resource, visible_prefix=visible_prefix
     )
     if _KINDS.get(name, kind) != kind:
-        raise ConfigurationError(
-            Finding(code="RI101", what=f"accelerator {name!r} is already registered differently")
-        )
+        raise ConfigurationError(code="RI101", what=f"accelerator {name!r} is already registered differently")
     _KINDS[name] = kind
     return kind
 
@@ -63,13 +58,8 @@ def known_accelerators() -> tuple[AcceleratorKind, ...]:
 
 def accelerator_kind(name: str) -> AcceleratorKind:
     if name not in _KINDS:
-        raise ConfigurationError(
-            Finding(
-                code="RI101",
-                what=f"unknown accelerator type {name!r}",
-                remedy=f"{nearest(name, _KINDS)}; or register it with roost.register_accelerator",
-            )
-        )
+        remedy = f"{nearest(name, _KINDS)}; or register it with roost.register_accelerator"
+        raise ConfigurationError(code="RI101", what=f"unknown accelerator type {name!r}", remedy=remedy)
     return _KINDS[name]
 
 

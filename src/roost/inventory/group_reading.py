@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roost.config.document import Document
+from roost.config.document import Document, Findings
 from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
-from roost.config.schema import EnvConfig, HardwareConfig, NodeGroupConfig
+from roost.config.schema import EnvConfig, NodeGroupConfig
 from roost.errors import Finding, Path, shown
 from roost.inventory.groups import NodeEnvironment, NodeGroup
-from roost.inventory.hardware import HardwareUnit, hardware_problems
+from roost.inventory.hardware import HardwareUnit
+from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
 
@@ -25,38 +26,26 @@ def build_groups(
 
     Without `num_nodes`, as in offline validation, only problems that do not depend on the cluster are found.
     """
-    reader = _GroupReader(num_nodes=num_nodes, document=document)
+    findings = Findings(document)
+    reader = _GroupReader(num_nodes=num_nodes, findings=findings)
     groups: dict[str, NodeGroup] = {}
     for index, config in enumerate(configs):
         if config is None:  # it cannot be read, and the schema has reported that
             continue
-        here = (*path, index)
-        label = config.label.strip()
+        label, place = config.label.strip(), (*path, index, "label")
         if label in RESERVED_LABELS:
-            reader.found(
-                "RI102",
-                f"the node group label {label!r} is reserved",
-                (*here, "label"),
-                why="`cluster` always means all nodes, `node` all nodes as bare nodes",
-                remedy="choose another label",
-            )
+            what, remedy = f"the node group label {label!r} is reserved", "choose another label"
+            why = "`cluster` always means all nodes, `node` all nodes as bare nodes"
+            findings.add("RI102", what, place, why=why, remedy=remedy)
         elif label in groups:
-            reader.found(
-                "RI102",
-                f"node group {label!r} is declared twice",
-                (*here, "label"),
-                remedy="merge the two, or rename one",
-            )
+            what, remedy = f"node group {label!r} is declared twice", "merge the two, or rename one"
+            findings.add("RI102", what, place, remedy=remedy)
         elif not NAME.fullmatch(label):
-            reader.found(
-                "RC105",
-                f"{shown(label)} is not a node group label",
-                (*here, "label"),
-                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-            )
+            remedy = "use letters, digits, dot, dash and underscore, at most 64 of them"
+            findings.add("RC105", f"{shown(label)} is not a node group label", place, remedy=remedy)
         else:
-            groups[label] = reader.group(label, config, here)
-    return groups, reader.findings
+            groups[label] = reader.group(label, config, (*path, index))
+    return groups, findings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,19 +53,15 @@ class _GroupReader:
     """Reads groups and collects their problems."""
 
     num_nodes: int | None
-    document: Document
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings
     left: int = 2_000_000  # how many more nodes, and settings of nodes, all groups together may name
-
-    def found(
-        self, code: str, what: str, path: Path, key: bool = False, why: str = "", remedy: str = ""
-    ) -> None:
-        self.findings.append(self.document.finding(code, what, path, key=key, why=why, remedy=remedy))
+    # For each piece of hardware, the label of the group and the entry of its `configs` that declared it first.
+    declared: dict[tuple[object, ...], tuple[str, int]] = field(default_factory=dict)
 
     def group(self, label: str, config: NodeGroupConfig, path: Path) -> NodeGroup:
         subject = f"node group {label!r}"
         ranks = self._node_ranks(config.node_ranks, subject, (*path, "node_ranks"))
-        units = self._hardware(subject, config.hardware, ranks, (*path, "hardware"))
+        units = self._hardware(label, config, ranks, (*path, "hardware"))
         environments = self._environments(subject, config.env_configs or (), ranks, (*path, "env_configs"))
         return NodeGroup(
             label=label,
@@ -90,9 +75,8 @@ class _GroupReader:
     def _spend(self, number: int, subject: str, path: Path) -> bool:
         self.left -= number
         if self.left < 0 <= self.left + number:  # only the first time
-            self.found(
-                "RL106", f"{subject}: too many nodes", path, remedy="name fewer nodes, groups or variables"
-            )
+            remedy = "name fewer nodes, groups or variables"
+            self.findings.add("RL106", f"{subject}: too many nodes", path, remedy=remedy)
         return self.left >= 0
 
     def _node_ranks(self, value: Any, subject: str, path: Path) -> list[int] | None:
@@ -103,7 +87,7 @@ class _GroupReader:
             try:
                 pieces = parse_node_ranks(item)
             except RankSyntaxError as error:
-                self.findings += self.document.findings_in(here, subject, error.problems)
+                self.findings += self.findings.document.findings_in(here, subject, error.problems)
                 return None
             if pieces is None:
                 known = self.num_nodes is not None and self._spend(self.num_nodes, subject, here)
@@ -113,15 +97,11 @@ class _GroupReader:
                     return None
                 again = found.intersection(piece)
                 if again:
-                    self.found(
-                        "RI109",
-                        f"{subject}: node {min(again)} is listed twice",
-                        here,
-                        remedy="list each node once",
-                    )
+                    what = f"{subject}: node {min(again)} is listed twice"
+                    self.findings.add("RI109", what, here, remedy="list each node once")
                 found.update(piece)
         if not found:
-            self.found("RL101", f"{subject}: no nodes", path, remedy="write 0, 0-3, `0,2` or all")
+            self.findings.add("RL101", f"{subject}: no nodes", path, remedy="write 0, 0-3, `0,2` or all")
             return None
         return sorted(found)
 
@@ -129,61 +109,68 @@ class _GroupReader:
         number = self.num_nodes
         if number is None or piece.last < number:
             return True
-        self.found(
-            "RI104",
-            f"{subject}: node {piece.last} does not exist",
-            path,
-            why="there is only node 0" if number == 1 else f"there are {number:,} nodes, 0-{number - 1}",
-            remedy="correct node_ranks, or use more nodes",
-        )
+        what, remedy = f"{subject}: node {piece.last} does not exist", "correct node_ranks, or use more nodes"
+        why = "there is only node 0" if number == 1 else f"there are {number:,} nodes, 0-{number - 1}"
+        self.findings.add("RI104", what, path, why=why, remedy=remedy)
         return False
 
     def _hardware(
-        self, subject: str, config: HardwareConfig | None, ranks: list[int] | None, path: Path
+        self, label: str, group: NodeGroupConfig, ranks: list[int] | None, path: Path
     ) -> tuple[HardwareUnit, ...]:
+        config, subject = group.hardware, f"node group {label!r}"
         if config is None:
             return ()
         if config.type in (ACCELERATOR, BARE_NODE):
-            self.found(
-                "RC105",
-                f"{subject}: {config.type!r} is not the name of a hardware type",
-                (*path, "type"),
-                why="accelerators and nodes are counted without being declared",
-                remedy="leave `hardware` out to count them, or choose another name",
-            )
+            what = f"{subject}: {config.type!r} is not the name of a hardware type"
+            why = "accelerators and nodes are counted without being declared"
+            remedy = "leave `hardware` out to count them, or choose another name"
+            self.findings.add("RC105", what, (*path, "type"), why=why, remedy=remedy)
         units: list[HardwareUnit] = []
         members = None if ranks is None else frozenset(ranks)
         for index, entry in enumerate(config.configs or ()):
             here = (*path, "configs", index)
             rank = entry.get("node_rank")
             if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
-                given = "node_rank" in entry
-                self.found(
-                    "RI107",
-                    f"{subject}: the node_rank of a {config.type} must be the number of a node"
-                    if given
-                    else f"{subject}: a {config.type} without a node_rank",
-                    (*here, "node_rank") if given else here,
-                    remedy="write `node_rank: N`, the node it is attached to",
-                )
+                what, place = f"{subject}: a {config.type} without a node_rank", here
+                if "node_rank" in entry:
+                    what = f"{subject}: the node_rank of a {config.type} must be the number of a node"
+                    place = (*here, "node_rank")
+                remedy = "write `node_rank: N`, the node it is attached to"
+                self.findings.add("RI107", what, place, remedy=remedy)
                 continue
             if members is not None and rank not in members:
-                self.found(
-                    "RI105",
-                    f"{subject}: a {config.type} on node {rank}, which is not in the group",
-                    (*here, "node_rank"),
-                    why=_members(ranks),
-                    remedy=f"attach it to one of the group's nodes, or add {rank} to its node_ranks",
-                )
+                what = f"{subject}: a {config.type} on node {rank}, which is not in the group"
+                remedy = f"attach it to one of the group's nodes, or add {rank} to its node_ranks"
+                self.findings.add("RI105", what, (*here, "node_rank"), why=_members(ranks), remedy=remedy)
                 continue
             problems = hardware_problems(config.type, entry)
             if _holds_nan(entry):
                 problems.append(((), "NaN is not a value", "write a number"))
             for inner, reason, remedy in problems:
                 what = f"{subject}: {config.type} on node {rank}: {reason}"
-                self.found("RI107", what, (*here, *inner), key=bool(remedy and inner), remedy=remedy)
+                self.findings.add("RI107", what, (*here, *inner), key=bool(remedy and inner), remedy=remedy)
             units.append(HardwareUnit.from_dict(entry))
+            if not group.ignore_hardware and not problems:
+                self._declare(label, config.type, units[-1], here)
         return tuple(sorted(units, key=lambda unit: unit.node_rank))
+
+    def _declare(self, label: str, kind: str, unit: HardwareUnit, path: Path) -> None:
+        """Report hardware that an earlier entry declares. Entries without fields do not say which one they mean."""
+        index = int(path[-1])
+        same = (kind, unit.node_rank, frozenset(unit.fields))
+        other, entry = self.declared.setdefault(same, (label, index))
+        if not unit.fields or (other, entry) == (label, index):
+            return
+        apart = "add a field that tells them apart"
+        if other == label:
+            what = f"node group {label!r}: a {kind} on node {unit.node_rank} is listed twice"
+            why = f"entries {entry} and {index} are the same; ranks count it as two"
+            self.findings.add("RW111", what, path, why=why, remedy=f"remove one of them, or {apart}")
+            return
+        what = f"one {kind} on node {unit.node_rank} is declared by two node groups, {other!r} and {label!r}"
+        why = f"entry {entry} of {other!r} is the same, and each group would hand it out"
+        remedy = f"declare it in one group and place through that one, or {apart}"
+        self.findings.add("RI110", what, path, why=why, remedy=remedy)
 
     def _environments(
         self, subject: str, configs: Sequence[EnvConfig], ranks: list[int] | None, path: Path
@@ -194,44 +181,34 @@ class _GroupReader:
         members = frozenset(ranks or ())
         for index, config in enumerate(configs):
             here = (*path, index)
-            nodes = (
-                ranks
-                if config.node_ranks == "all"
-                else self._node_ranks(config.node_ranks, subject, (*here, "node_ranks"))
-            ) or []
+            nodes = ranks
+            if config.node_ranks != "all":
+                nodes = self._node_ranks(config.node_ranks, subject, (*here, "node_ranks"))
+            nodes = nodes or []
             outside = [node for node in nodes if node not in members] if ranks is not None else []
             if outside:
-                self.found(
-                    "RI105",
-                    f"{subject}: env_configs name node {outside[0]}, which is not in the group",
-                    (*here, "node_ranks"),
-                    why=_members(ranks),
-                    remedy=f"name only the group's nodes here, or add {outside[0]} to its node_ranks",
-                )
+                what = f"{subject}: env_configs name node {outside[0]}, which is not in the group"
+                remedy = f"name only the group's nodes here, or add {outside[0]} to its node_ranks"
+                self.findings.add("RI105", what, (*here, "node_ranks"), why=_members(ranks), remedy=remedy)
                 continue
             variables = self._variables(subject, config, nodes, taken, (*here, "env_vars"))
             interpreter = config.python_interpreter_path
             if interpreter and self._spend(len(nodes), subject, here):
                 name = "python_interpreter_path"
                 self._set(subject, name, interpreter, nodes, interpreters, (*here, name))
+            held, set_here = tuple(nodes), tuple(variables.items())
             environments.append(
-                NodeEnvironment(
-                    node_ranks=tuple(nodes),
-                    env_vars=tuple(variables.items()),
-                    python_interpreter_path=interpreter,
-                )
+                NodeEnvironment(node_ranks=held, env_vars=set_here, python_interpreter_path=interpreter)
             )
         return tuple(environments)
 
     def _named_apart(self, subject: str, path: Path) -> None:
-        self.found(
-            "RC103",
-            f"{subject}: a variable is written as its name and its value",
-            path,
-            key=True,
-            why="`name` and `value` would be two variables",
-            remedy="write `NAME: value`, such as `- HF_HOME: /data`",
+        what = f"{subject}: a variable is written as its name and its value"
+        why, remedy = (
+            "`name` and `value` would be two variables",
+            "write `NAME: value`, such as `- HF_HOME: /data`",
         )
+        self.findings.add("RC103", what, path, key=True, why=why, remedy=remedy)
         where = self.findings[-1].where
         if where is not None:  # the value may be a secret
             self.findings[-1] = replace(self.findings[-1], where=replace(where, excerpt=""))
@@ -245,21 +222,28 @@ class _GroupReader:
         path: Path,
     ) -> dict[str, str]:
         variables: dict[str, str] = {}
-        for entry, inner in _maps(config.env_vars, path):
+        maps = _maps(config.env_vars, path)
+        for entry, inner in maps:
             if any(apart <= {str(key).lower() for key in entry} for apart in _NAMED_APART):
                 self._named_apart(subject, inner)
-        for where, name, value in _each_variable(config.env_vars, path):
+            elif isinstance(config.env_vars, list) and len(entry) > 1:
+                what = f"{subject}: entry {inner[-1]} of env_vars has {len(entry)} variables"
+                why = "each entry of the list is one variable"
+                remedy = "write one `- NAME: value` for each, or one map in place of the list"
+                self.findings.add("RC103", what, inner, why=why, remedy=remedy)
+        for where, value in [((*inner, name), entry[name]) for entry, inner in maps for name in entry]:
+            name = str(where[-1])
             problem = _variable_problem(name, value)
             if problem:
                 cut = _SEPARATOR.split(name, maxsplit=1)[0]  # what follows may be a secret
                 apart = f"write `{cut or 'NAME'}: value`, with a space"
                 remedy = apart if cut != name or not name else "write one value, in quotes"
-                self.found("RC103", f"{subject}: {problem}", where, key=True, remedy=remedy)
+                self.findings.add("RC103", f"{subject}: {problem}", where, key=True, remedy=remedy)
                 self.findings[-1] = replace(self.findings[-1], path=(*where[:-1], cut))
                 continue
             if not self._spend(len(nodes), subject, where):
                 break
-            text = self.document.text(where, value)
+            text = self.findings.document.text(where, value)
             self._set(subject, name, text, nodes, taken, where, variables.get(name))
             variables[name] = text
         return variables
@@ -277,15 +261,9 @@ class _GroupReader:
         """Record a setting of these nodes. Another value on one of them, or another `before`, is a problem."""
         clash = [node for node in nodes if taken.get((node, name), text) != text]
         if clash or before not in (None, text):
-            node = f" on node {clash[0]}" if clash else ""
-            self.found(
-                "RI106",
-                f"{subject}: {name} is set twice{node}",
-                where,
-                key=True,
-                why="its two values differ",
-                remedy="keep one of them",
-            )
+            what = f"{subject}: {name} is set twice" + (f" on node {clash[0]}" if clash else "")
+            why, remedy = "its two values differ", "keep one of them"
+            self.findings.add("RI106", what, where, key=True, why=why, remedy=remedy)
         taken.update({(node, name): text for node in nodes})
 
 
@@ -299,12 +277,6 @@ def _maps(value: Any, path: Path) -> list[tuple[Mapping[str, Any], Path]]:
     if isinstance(value, Mapping):
         return [(value, path)]
     return [(entry, (*path, index)) for index, entry in enumerate(value or ())]
-
-
-def _each_variable(value: Any, path: Path) -> list[tuple[Path, str, Any]]:
-    return [
-        ((*inner, name), name, item) for entry, inner in _maps(value, path) for name, item in entry.items()
-    ]
 
 
 def _variable_problem(name: str, value: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,12 +17,14 @@ from roost.config.job import RESERVED_LABELS
 from roost.config.labels import known_groups, split_labels
 from roost.config.plain_data import resolved
 from roost.config.schema import ClusterConfig, validate
-from roost.errors import ConfigurationError, Finding, counted, error_for
+from roost.errors import ConfigurationError, Finding, counted, error_for, errors_in, render
 from roost.inventory.group_reading import build_groups
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.nodes import Node
 from roost.inventory.reading import parse_shape, read_inventory_file, read_mapping, uniform_nodes
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
+
+log = logging.getLogger("roost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +67,10 @@ class Inventory:
         if config is not None:
             inventory, more = self.with_groups(config.node_groups or (), document)
             findings += more
-        if findings or config is None:
+        if errors_in(findings) or config is None:
             raise error_for(findings)
+        if findings:
+            log.warning("%s", render(findings))
         return inventory
 
     def with_groups(self, configs: Sequence[Any], document: Document) -> tuple[Inventory, list[Finding]]:
@@ -75,14 +81,10 @@ class Inventory:
         """The inventory with these groups added. Each replaces the group of its name, if there is one."""
         for group in groups.values():
             if max(group.node_ranks, default=0) >= len(self.nodes):
-                raise ConfigurationError(
-                    Finding(
-                        code="RI104",
-                        what=f"node group {group.label!r}: node {max(group.node_ranks)} does not exist",
-                        why=f"it is one of a job's, and here are {counted(len(self.nodes), 'node')}",
-                        remedy="use a cluster as large as the one the job was placed on",
-                    )
-                )
+                what = f"node group {group.label!r}: node {max(group.node_ranks)} does not exist"
+                why = f"it is one of a job's, and here are {counted(len(self.nodes), 'node')}"
+                remedy = "use a cluster as large as the one the job was placed on"
+                raise ConfigurationError(code="RI104", what=what, why=why, remedy=remedy)
         return replace(self, groups={**self.groups, **groups}) if groups else self
 
     def without(self, labels: Collection[str]) -> Inventory:
@@ -94,10 +96,8 @@ class Inventory:
         if num_nodes >= len(self.nodes):
             return self
         groups = {label: group.limited(num_nodes) for label, group in self.groups.items()}
-        return Inventory(
-            nodes=self.nodes[:num_nodes],
-            groups={label: group for label, group in groups.items() if group.node_ranks},
-        )
+        left = {label: group for label, group in groups.items() if group.node_ranks}
+        return Inventory(nodes=self.nodes[:num_nodes], groups=left)
 
     def resources(self, labels: Any = None) -> Resources:
         """The resources that ranks count through these groups, in the order of the labels."""
@@ -117,13 +117,8 @@ class Inventory:
         names = split_labels(labels) or ("cluster",)
         for name in names:
             if name not in self.groups and name not in RESERVED_LABELS:
-                raise ConfigurationError(
-                    Finding(
-                        code="RI103",
-                        what=f"unknown node group {name!r}",
-                        remedy=known_groups(name, [*self.groups, *RESERVED_LABELS]),
-                    )
-                )
+                remedy = known_groups(name, [*self.groups, *RESERVED_LABELS])
+                raise ConfigurationError(code="RI103", what=f"unknown node group {name!r}", remedy=remedy)
         return names
 
     def _members(self, label: str) -> Sequence[Node]:
@@ -145,10 +140,8 @@ class Inventory:
             return [(node, label, BARE_NODE, 1) for node in members]
         group = self.groups.get(label)
         if group is not None and group.hardware_type is not None:
-            counts: dict[int, int] = {}
-            for unit in group.hardware:
-                counts[unit.node_rank] = counts.get(unit.node_rank, 0) + 1
-            return [(node, label, group.hardware_type, counts.get(node.rank, 0)) for node in members]
+            counts = Counter(unit.node_rank for unit in group.hardware)
+            return [(node, label, group.hardware_type, counts[node.rank]) for node in members]
         return [(node, label, ACCELERATOR, node.accelerators.count) for node in members]
 
     def environment(self, label: str, node_rank: int) -> NodeEnvironment:
@@ -183,26 +176,16 @@ def _without_doubles(resources: Resources) -> Resources:
     labels = resources.labels
     if len(labels) < 2:
         return resources
+    why = "its resources would be counted twice"
     twice = next((label for index, label in enumerate(labels) if label in labels[:index]), None)
     if twice is not None:
-        raise ConfigurationError(
-            Finding(
-                code="RP107",
-                what=f"the node group {twice!r} is named twice",
-                why="its resources would be counted twice",
-                remedy="name each group once",
-            )
-        )
+        what = f"the node group {twice!r} is named twice"
+        raise ConfigurationError(code="RP107", what=what, why=why, remedy="name each group once")
     seen: dict[tuple[int, str], str] = {}
     for slot in resources.slots:
         other = seen.setdefault((slot.node.rank, slot.kind), slot.group)
         if other != slot.group and slot.kind in (ACCELERATOR, BARE_NODE):
-            raise ConfigurationError(
-                Finding(
-                    code="RP107",
-                    what=f"node {slot.node.rank} is in both {other!r} and {slot.group!r}",
-                    why="its resources would be counted twice",
-                    remedy="place through one of the groups, or make them disjoint",
-                )
-            )
+            what = f"node {slot.node.rank} is in both {other!r} and {slot.group!r}"
+            remedy = "place through one of the groups, or make them disjoint"
+            raise ConfigurationError(code="RP107", what=what, why=why, remedy=remedy)
     return resources

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import Tag
 
-from roost.config.document import Document, parse, read_file, read_text
-from roost.config.fields import Count, Rank, Section, Text
-from roost.config.json_text import read_json
-from roost.config.plain_data import plain_mapping
+from roost.config.document import Document, parse, read_file
+from roost.config.fields import Count, Section, Text, by_kind
+from roost.config.plain_data import plain_mapping, read_json
 from roost.config.schema import validate
-from roost.errors import (
-    ConfigurationError,
-    Finding,
-    Span,
-    counted,
-    dotted,
-    error_for,
-    nearest,
-    shown,
-)
+from roost.config.text_files import read_text
+from roost.errors import ConfigurationError, Finding, Span, counted, dotted, error_for, nearest, shown
 from roost.inventory.accelerators import known_accelerators
+from roost.inventory.checked_nodes import MAX_ACCELERATORS, AcceleratorCount, CheckedAccelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 
 MAX_NODES = 200_000
-MAX_ACCELERATORS = 4_096  # on one node
 MAX_FILE_BYTES = 32 << 20
 MAX_PLACED = 1 << 20  # characters; longer JSON is not read again to find the positions of its problems
 FORMAT_VERSION = 1
@@ -38,27 +29,13 @@ AN_INVENTORY = ("an inventory is a mapping with `nodes`", "write nodes: [{accele
 _SHAPE = re.compile(r"\s*([0-9]{1,7})\s*[xX]\s*([0-9]{1,4})\s*(?::\s*([\w. -]{1,40}?)\s*)?", re.ASCII)
 
 
-class AcceleratorEntry(Section):
-    count: Annotated[Rank, Field(le=MAX_ACCELERATORS)]
-    type: str = "nvidia_gpu"
-    model: Text = ""
-    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _form(value: Any) -> str:
-    return "map" if isinstance(value, dict) else "one"
-
-
 class NodeEntry(Section):
     ip: Text = ""
     hostname: Text = ""
     cpus: Count | None = None
     accelerators: Annotated[
-        Annotated[Annotated[Rank, Field(le=MAX_ACCELERATORS)], Tag("one")]
-        | Annotated[AcceleratorEntry, Tag("map")],
-        Discriminator(_form),
+        Annotated[AcceleratorCount, Tag("one")] | Annotated[CheckedAccelerators, Tag("map")],
+        by_kind(dict, "map", "one"),
     ] = 0
 
 
@@ -70,28 +47,23 @@ class InventoryFile(Section):
 def parse_shape(text: str) -> tuple[Node, ...]:
     nodes: list[Node] = []
     if not isinstance(text, str):
-        raise ConfigurationError(
-            Finding(code="RI101", what=f"a cluster is described by text such as 4x8, not {shown(text)}")
-        )
+        what = f"a cluster is described by text such as 4x8, not {shown(text)}"
+        raise ConfigurationError(code="RI101", what=what)
     for piece in text.split(","):
         match = _SHAPE.fullmatch(piece)
         if match is None:
             raise ConfigurationError(
-                Finding(
-                    code="RI101",
-                    what=f"{text[:80]!r} does not describe a cluster",
-                    remedy="write NODESxACCELERATORS, such as 4x8, or several: 2x8:A800,1x4:4090,2x0",
-                )
+                code="RI101",
+                what=f"{text[:80]!r} does not describe a cluster",
+                remedy="write NODESxACCELERATORS, such as 4x8, or several: 2x8:A800,1x4:4090,2x0",
             )
         count, accelerators, model = int(match[1]), int(match[2]), match[3] or ""
         if model and not accelerators:
             raise ConfigurationError(
-                Finding(
-                    code="RI101",
-                    what=f"{piece.strip()[:80]!r} names a model, but a node without accelerators has none",
-                    remedy=f"write {count}x0 for the nodes, and declare robots as a node group with `hardware`, "
-                    "such as `hardware: {type: Franka, configs: [{node_rank: 0}]}`",
-                )
+                code="RI101",
+                what=f"{piece.strip()[:80]!r} names a model, but a node without accelerators has none",
+                remedy=f"write {count}x0 for the nodes, and declare robots as a node group with `hardware`, "
+                "such as `hardware: {type: Franka, configs: [{node_rank: 0}]}`",
             )
         nodes += uniform_nodes(count, accelerators, model=model, first=len(nodes))
     return tuple(nodes)
@@ -108,16 +80,13 @@ def uniform_nodes(
     first: int = 0,
 ) -> tuple[Node, ...]:
     if not (isinstance(num_nodes, int) and isinstance(accelerators, int)):
-        raise ConfigurationError(
-            Finding(code="RI101", what=f"a cluster of {shown(num_nodes)} nodes of {shown(accelerators)} each")
-        )
+        what = f"a cluster of {shown(num_nodes)} nodes of {shown(accelerators)} each"
+        raise ConfigurationError(code="RI101", what=what)
     if num_nodes < 1 or not 0 <= accelerators <= MAX_ACCELERATORS or first + num_nodes > MAX_NODES:
         raise ConfigurationError(
-            Finding(
-                code="RI101",
-                what=f"a cluster of {counted(first + num_nodes, 'node')} of {accelerators:,} accelerators each",
-                remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 to {MAX_ACCELERATORS:,} accelerators each",
-            )
+            code="RI101",
+            what=f"a cluster of {counted(first + num_nodes, 'node')} of {accelerators:,} accelerators each",
+            remedy=f"between 1 and {MAX_NODES:,} nodes, with 0 to {MAX_ACCELERATORS:,} accelerators each",
         )
     held = {"count": accelerators, "type": type, "model": model, "memory_gib": memory_gib}
     (node,) = read_mapping({"nodes": [{"cpus": cpus, "accelerators": held}]}, "<inventory>")
@@ -126,13 +95,8 @@ def uniform_nodes(
 
 def read_mapping(data: Any, name: str) -> tuple[Node, ...]:
     if not isinstance(data, Mapping):
-        raise ConfigurationError(
-            Finding(
-                code="RI101",
-                what=f"{name}: {AN_INVENTORY[0]}, not {type(data).__name__}",
-                remedy=AN_INVENTORY[1],
-            )
-        )
+        what = f"{name}: {AN_INVENTORY[0]}, not {type(data).__name__}"
+        raise ConfigurationError(code="RI101", what=what, remedy=AN_INVENTORY[1])
     return read_nodes(Document(plain_mapping(data, ("nodes",), ("nodes",), 5 * MAX_NODES), name))
 
 
@@ -140,43 +104,31 @@ def read_nodes(document: Document) -> tuple[Node, ...]:
     entries, findings = validate(InventoryFile, document.data, document, ())
     if entries is None:
         raise error_for(findings)
-    findings = [*_version_problems(entries, document), *_type_problems(entries, document)]
+    if entries.format_version != FORMAT_VERSION:
+        what = f"an inventory of format {entries.format_version:,}"
+        findings.add("RI101", what, ("format_version",), remedy=f"this roost reads format {FORMAT_VERSION}")
+    findings += _type_problems(entries, document)
     if findings:
         raise error_for(findings)
     if not 1 <= len(entries.nodes) <= MAX_NODES:
-        raise ConfigurationError(
-            document.finding(
-                "RI101",
-                f"an inventory of {counted(len(entries.nodes), 'node')}",
-                ("nodes",),
-                remedy=f"list between 1 and {MAX_NODES:,} nodes",
-            )
-        )
+        what = f"an inventory of {counted(len(entries.nodes), 'node')}"
+        remedy = f"list between 1 and {MAX_NODES:,} nodes"
+        raise ConfigurationError(document.finding("RI101", what, ("nodes",), remedy=remedy))
     return tuple(_node(rank, entry) for rank, entry in enumerate(entries.nodes))
 
 
-def _version_problems(entries: InventoryFile, document: Document) -> list[Finding]:
-    version = entries.format_version
-    if version == FORMAT_VERSION:
-        return []
-    what, remedy = f"an inventory of format {version:,}", f"this roost reads format {FORMAT_VERSION}"
-    return [document.finding("RI101", what, ("format_version",), remedy=remedy)]
-
-
-def _type_problems(entries: InventoryFile, document: Document) -> list[Finding]:
+def _type_problems(entries: InventoryFile, document: Document) -> Iterator[Finding]:
     """Problems of types that look like a known one misspelt, each once. Other types may be registered elsewhere."""
     first: dict[str, int] = {}
     for rank, entry in enumerate(entries.nodes):
-        if isinstance(entry.accelerators, AcceleratorEntry) and entry.accelerators.count:
+        if isinstance(entry.accelerators, Accelerators) and entry.accelerators.count:
             first.setdefault(entry.accelerators.type, rank)
-    findings = []
     known = [kind.name for kind in known_accelerators()]
     for name, rank in first.items():
         if name not in known and (name == NO_ACCELERATORS.type or _misspelt(name, known)):
             path = ("nodes", rank, "accelerators", "type")
             what = f"unknown accelerator type {shown(name)}"
-            findings.append(document.finding("RI101", what, path, remedy=nearest(name, known)))
-    return findings
+            yield document.finding("RI101", what, path, remedy=nearest(name, known))
 
 
 def _misspelt(name: str, known: Sequence[str]) -> bool:
@@ -188,15 +140,8 @@ def _misspelt(name: str, known: Sequence[str]) -> bool:
 
 def _node(rank: int, entry: NodeEntry) -> Node:
     given = entry.accelerators
-    if isinstance(given, int):
-        held = Accelerators(count=given) if given else NO_ACCELERATORS
-    else:
-        held = (
-            Accelerators(count=given.count, type=given.type, model=given.model, memory_gib=given.memory_gib)
-            if given.count
-            else NO_ACCELERATORS
-        )
-    return Node(rank=rank, ip=entry.ip, hostname=entry.hostname, cpus=entry.cpus, accelerators=held)
+    held = Accelerators(count=given) if isinstance(given, int) else given
+    return Node(**{**dict(entry), "rank": rank, "accelerators": held if held.count else NO_ACCELERATORS})
 
 
 def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
@@ -209,13 +154,9 @@ def read_inventory_file(path: FilePath) -> tuple[Node, ...]:
     except ConfigurationError as error:
         raise _placed(error, text, str(path)) from None
     except (ValueError, RecursionError) as error:
+        what, why = f"{path}: cannot be read", str(error)[:200]
         raise ConfigurationError(
-            Finding(
-                code="RC001",
-                what=f"{path}: cannot be read",
-                why=str(error)[:200],
-                remedy="check that it holds JSON",
-            )
+            code="RC001", what=what, why=why, remedy="check that it holds JSON"
         ) from None
 
 
@@ -227,10 +168,6 @@ def _placed(error: ConfigurationError, text: str, name: str) -> ConfigurationErr
         except ConfigurationError as placed:
             if placed.codes == error.codes:
                 return placed
-    top = Span(source=name, line=1, column=1, length=1, excerpt="")
-    return ConfigurationError(
-        *(
-            replace(finding, what=": ".join(filter(None, [dotted(finding.path), finding.what])), where=top)
-            for finding in error.findings
-        )
-    )
+    top = Span(source=name, line=1, column=1, length=1)
+    named = [(": ".join(filter(None, [dotted(one.path), one.what])), one) for one in error.findings]
+    return ConfigurationError(*(replace(finding, what=what, where=top) for what, finding in named))

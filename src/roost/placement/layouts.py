@@ -12,7 +12,7 @@ from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import count_key, width_key
 from roost.config.layout_modes import LayoutMode
 from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
-from roost.errors import Finding, Path, RoostError, counted
+from roost.errors import Finding, RoostError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, Resources
 from roost.placement.tiling import Piece, PoolRanks, Straddle, Uneven, segments
@@ -68,27 +68,17 @@ def layout_rules(
 def _pool(
     layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None
 ) -> tuple[PoolRanks | None, list[Finding]]:
+    path = (*PLACE, "node_group")
     try:
         resources = inventory.resources(layout.node_group)
     except RoostError as error:
-        path: Path = (*PLACE, "node_group")
-        return None, [
-            document.finding(
-                problem.code, f"layout: {problem.what}", path, why=problem.why, remedy=problem.remedy
-            )
-            for problem in error.findings
-        ]
+        return None, [document.restated(problem, "layout", path) for problem in error.findings]
     hidden = resources.bare and any(slot.node.accelerators.count for slot in resources.slots)
     if hidden or any(slot.kind != ACCELERATOR for slot in resources.slots if not resources.bare):
-        return None, [
-            document.finding(
-                "RP104",
-                f"layout: the ranks of {resources.place} count {resources.noun}s, not accelerators",
-                (*PLACE, "node_group"),
-                why="a layout is a pool of accelerators",
-                remedy="use a group that has accelerators, or leave node_group out",
-            )
-        ]
+        what = f"layout: the ranks of {resources.place} count {resources.noun}s, not accelerators"
+        why = "a layout is a pool of accelerators"
+        remedy = "use a group that has accelerators, or leave node_group out"
+        return None, [document.finding("RP104", what, path, why=why, remedy=remedy)]
     if granted is not None:
         return PoolRanks(resources, [Ranks(rank, rank) for rank in granted]), []
     there = 0 if resources.bare else resources.total
@@ -111,26 +101,22 @@ def _beyond(spec: RankSpec, there: int, resources: Resources, document: Document
         (*PLACE, "accelerators"),
         why=_holding(resources, there),
         remedy=f"stay within {Ranks(0, there - 1)}" if there else "take a cluster with accelerators",
-        part=(segment.start, segment.length),
+        part=segment.place,
     )
 
 
 def _holding(resources: Resources, there: int) -> str:
-    return f"{resources}" if there else f"{resources.place} {resources.has} no accelerators"
+    return str(resources) if there else f"{resources.place} {resources.has} no accelerators"
 
 
 def _too_small(layout: Layout, pool: PoolRanks, there: int, document: Document) -> Finding:
-    actor, rollout = layout.num_actor, layout.num_rollout
+    actor, rollout, mode = layout.num_actor, layout.num_rollout, layout.mode
     trained = f"A = {layout.actor_num_nodes} x {layout.actor_num_gpus_per_node} = {actor:,}"
-    sums = {
-        LayoutMode.DEBUG_ROLLOUT_ONLY: f"R = {rollout:,}; G = R",
-        LayoutMode.COLOCATE: f"{trained}, R = {rollout:,}; G = the larger",
-        LayoutMode.DISAGGREGATED: f"{trained}, R = {rollout:,}; G = A + R",
-    }
-    needed = f"{layout.mode.value}: {sums.get(layout.mode, f'{trained}; G = A')} = {layout.reserved:,}"
+    sizes = ", ".join([trained] * mode.trains + [f"R = {rollout:,}"] * mode.serves)
+    needed = f"{mode.value}: {sizes}; G = {mode.formula} = {layout.reserved:,}"
     listed = layout.accelerators is not None and pool.size < there
     remedies = [_smaller(layout, pool.size)] if pool.size else []
-    if layout.mode is LayoutMode.DISAGGREGATED and max(actor, rollout) <= pool.size:
+    if mode is LayoutMode.DISAGGREGATED and max(actor, rollout) <= pool.size:
         remedies.append("set colocate: true")
     remedies.append("list more accelerators" if listed else "take a larger cluster")
     if not there:
@@ -149,15 +135,13 @@ def _too_small(layout: Layout, pool: PoolRanks, there: int, document: Document) 
 
 def _smaller(layout: Layout, room: int) -> str:
     """Which sizes to lower, and how far."""
-    if layout.mode is LayoutMode.COLOCATE:
-        sizes = {"actor": layout.num_actor, "rollout": layout.num_rollout}
-        large = " and ".join(f"the {role}" for role, size in sizes.items() if size > room)
+    mode = layout.mode
+    sizes = [("the actor", layout.num_actor)] * mode.trains
+    sizes += [("the rollout", layout.num_rollout)] * mode.serves
+    if mode is LayoutMode.COLOCATE:
+        large = " and ".join(role for role, size in sizes if size > room)
         return f"give {large} {room:,} at most"
-    roles = {
-        LayoutMode.DEBUG_ROLLOUT_ONLY: "the rollout",
-        LayoutMode.DISAGGREGATED: "the actor or the rollout",
-    }
-    return f"give {roles.get(layout.mode, 'the actor')} {layout.reserved - room:,} fewer"
+    return f"give {' or '.join(role for role, _ in sizes)} {layout.reserved - room:,} fewer"
 
 
 def _straddling(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from roost.inventory.resources import ACCELERATOR, Slot
@@ -60,27 +61,23 @@ class Placement:
     def local_hardware_ranks(self) -> list[int]:
         return list(self.hardware)
 
+    def variables(self, world_size: int) -> dict[str, str]:
+        """The environment variables that say where a process is among those of its component."""
+        return {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_RANK": str(self.local_rank),
+            "LOCAL_WORLD_SIZE": str(self.local_world_size),
+            "NODE_RANK": str(self.placement_node_rank),
+            "CLUSTER_NODE_RANK": str(self.cluster_node_rank),
+        }
+
     # The names that older programs use.
-
-    @property
-    def node_id(self) -> int:
-        return self.cluster_node_rank
-
-    @property
-    def node_rank(self) -> int:
-        return self.placement_node_rank
-
-    @property
-    def local_gpu_id(self) -> int:
-        return self.local_accelerator_rank
-
-    @property
-    def cuda_visible_devices(self) -> list[str]:
-        return self.visible_accelerators
-
-    @property
-    def isolate_gpu(self) -> bool:
-        return self.isolate_accelerator
+    node_id = property(attrgetter("cluster_node_rank"))
+    node_rank = property(attrgetter("placement_node_rank"))
+    local_gpu_id = property(attrgetter("local_accelerator_rank"))
+    cuda_visible_devices = property(attrgetter("visible_accelerators"))
+    isolate_gpu = property(attrgetter("isolate_accelerator"))
 
     def __repr__(self) -> str:  # with the public names
         return f"Placement({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from roost.config.document import Document
+from roost.config.document import Document, Findings
 from roost.config.job import ComponentRule
-from roost.config.ranks import Ranks, RankSpec, RankSyntaxError, Segment, parse_ranks
-from roost.errors import Finding, counted
+from roost.config.ranks import Ranks, RankSpec, RankSyntaxError, Segment, numbered, parse_ranks
+from roost.errors import Finding, counted, errors_in
 from roost.inventory.resources import Resources
 
 
@@ -27,16 +27,11 @@ class Spread:
 def spread(rule: ComponentRule, resources: Resources, document: Document, most: int) -> Spread:
     """Spread a component's processes, at most `most`, over its resources, and report why that fails."""
     processes: list[range] = []
-    findings: list[Finding] = []
+    findings = Findings(document)
     if not resources.total:
-        findings.append(
-            document.finding(
-                "RP104",
-                f"{rule.name}: nothing to place on, {resources.place} {resources.has} no hardware",
-                rule.path,
-                remedy="list the hardware under `configs`, or place through another group",
-            )
-        )
+        what = f"{rule.name}: nothing to place on, {resources.place} {resources.has} no hardware"
+        remedy = "list the hardware under `configs`, or place through another group"
+        findings.add("RP104", what, rule.path, remedy=remedy)
         return Spread(processes, findings)
     following = 0
     for segment in rule.spec.segments:
@@ -46,19 +41,17 @@ def spread(rule: ComponentRule, resources: Resources, document: Document, most: 
             continue
         count = len(held) if segment.processes is None else len(segment.processes)
         if following + count > most:
-            findings.append(
-                document.finding(
-                    "RL106",
-                    f"{rule.name}: {following + count:,} processes are too many",
-                    rule.path,
-                    why=f"roost places at most {most:,} more on a cluster of this size",
-                    remedy="check for a digit too many",
-                    part=(segment.start, segment.length),
-                )
+            findings.add(
+                "RL106",
+                f"{rule.name}: {following + count:,} processes are too many",
+                rule.path,
+                why=f"roost places at most {most:,} more on a cluster of this size",
+                remedy="check for a digit too many",
+                part=segment.place,
             )
             break
-        findings += _divide(rule, segment, held, count, resources, document)
-        if not any(finding.severity == "error" for finding in findings):
+        _divide(rule, segment, held, count, resources, findings)
+        if not errors_in(findings):
             processes += _share_out(held, count)
         following += count
     return Spread(processes, findings)
@@ -71,91 +64,62 @@ def _share_out(held: Ranks, count: int) -> Iterator[range]:
         width = size // count
         return (range(first, first + width) for first in range(held.first, held.last + 1, width))
     each, extra = divmod(count, size)
-    return (
-        range(rank, rank + 1)
-        for index, rank in enumerate(held)
-        for _ in range(each + (1 if index < extra else 0))
-    )
+    return (range(rank, rank + 1) for index, rank in enumerate(held) for _ in range(each + (index < extra)))
 
 
 def _beyond(
     rule: ComponentRule, segment: Segment, held: Ranks, resources: Resources, document: Document
 ) -> Finding:
-    part = (segment.start, segment.length)
-    span = document.value_span(rule.path)
-    written = None if span is None else span.excerpt
-    if written is None and len(rule.spec.segments) == 1 and len(held) == 1 and segment.processes is None:
+    alone = rule.spec.segments == (segment,) and segment.processes is None
+    if document.value_span(rule.path) is None and alone and len(held) == 1:
         sixty, rest = divmod(held.first, 60)
         if sixty:
-            return document.finding(
-                "RP108",
-                f"{rule.name}: {resources.noun} {held.first} does not exist",
-                rule.path,
-                why=f"{resources}; YAML turns an unquoted {sixty}:{rest} into {held.first}",
-                remedy=f'if {sixty}:{rest} was meant, quote it: "{sixty}:{rest}"',
-            )
+            what = f"{rule.name}: {resources.noun} {held.first} does not exist"
+            why = f"{resources}; YAML turns an unquoted {sixty}:{rest} into {held.first}"
+            remedy = f'if {sixty}:{rest} was meant, quote it: "{sixty}:{rest}"'
+            return document.finding("RP108", what, rule.path, why=why, remedy=remedy)
     last = resources.total - 1
     left, count = last - held.first + 1, len(segment.processes or ())
     even = left > 0 and (not count or left % count == 0 or count % left == 0)
     within = f"use {Ranks(held.first, last)}" if even else f"stay within {Ranks(0, last)}"
     nodes = Ranks(held.first if left > 0 else 0, last)
-    if resources.bare and rule.spec.segments == (segment,) and not count and len(held) % len(nodes) == 0:
+    if resources.bare and alone and len(held) % len(nodes) == 0:
         where_they_sit = f"the {len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes}"
         within += f", or {nodes}:0-{len(held) - 1} for {len(held)} processes on {where_they_sit}"
-    where = (
-        "take a larger cluster" if resources.labels in ((), ("cluster",), ("node",)) else "enlarge the group"
-    )
+    all_nodes = resources.labels in (("cluster",), ("node",))
+    where = "take a larger cluster" if all_nodes else "enlarge the group"
     return document.finding(
         "RP101",
         f"{rule.name}: {resources.noun} {held.last} does not exist",
         rule.path,
         why=f"{resources}",
         remedy=f"{within}, or {where if len(resources.labels) < 2 else 'name more groups'}",
-        part=part,
+        part=segment.place,
     )
 
 
 def _divide(
-    rule: ComponentRule, segment: Segment, held: Ranks, count: int, resources: Resources, document: Document
-) -> list[Finding]:
-    size, part = len(held), (segment.start, segment.length)
-    if resources.bare:
-        if count < size:
-            return [
-                document.finding(
-                    "RP102",
-                    f"{rule.name}: {counted(count, 'process')} on {counted(size, 'node')} would have to span nodes",
-                    rule.path,
-                    why="a process runs on one node",
-                    remedy=f"use {counted(count, 'node')}, or at least {counted(size, 'process')}",
-                    part=part,
-                )
-            ]
-        if count % size:
-            return [
-                document.finding(
-                    "RW101",
-                    f"{rule.name}: {count} processes over {size} nodes are uneven",
-                    rule.path,
-                    why=f"the first {_nodes_take(count % size)} {count // size + 1}, the rest {count // size}",
-                    remedy=f"{count - count % size} or {count + size - count % size} processes would be even",
-                    part=part,
-                )
-            ]
-        return []
-    if size % count and count % size:
+    rule: ComponentRule, segment: Segment, held: Ranks, count: int, resources: Resources, findings: Findings
+) -> None:
+    """Report a segment whose processes and resources do not divide."""
+    size = len(held)
+    if resources.bare and count < size:
+        code = "RP102"
+        what = f"{counted(count, 'process')} on {counted(size, 'node')} would have to span nodes"
+        why = "a process runs on one node"
+        remedy = f"use {counted(count, 'node')}, or at least {counted(size, 'process')}"
+    elif resources.bare and count % size:
+        code, what = "RW101", f"{count} processes over {size} nodes are uneven"
+        why = f"the first {_nodes_take(count % size)} {count // size + 1}, the rest {count // size}"
+        remedy = f"{count - count % size} or {count + size - count % size} processes would be even"
+    elif not resources.bare and size % count and count % size:
+        code, what = "RP103", f"{count} processes cannot share {counted(size, resources.noun)} evenly"
+        why = "one of the two counts must divide the other"
         better = _suggestions(rule.spec, segment, held, count, resources)
-        return [
-            document.finding(
-                "RP103",
-                f"{rule.name}: {count} processes cannot share {counted(size, resources.noun)} evenly",
-                rule.path,
-                why="one of the two counts must divide the other",
-                remedy="use " + ", or ".join(better) if better else "",
-                part=part,
-            )
-        ]
-    return []
+        remedy = "use " + ", or ".join(better) if better else ""
+    else:
+        return
+    findings.add(code, f"{rule.name}: {what}", rule.path, why=why, remedy=remedy, part=segment.place)
 
 
 def _suggestions(
@@ -186,16 +150,10 @@ def _rewritten(
     spec: RankSpec, segment: Segment, held: Ranks, size: int, count: int, resources: Resources
 ) -> str:
     """The spec with this segment changed and the process ranks after it moved; empty if that is not valid."""
-    segments, following = [], 0
-    for one in spec.segments:
-        if one is segment:
-            one = Segment(Ranks(held.first, held.first + size - 1), Ranks(following, following + count - 1))
-        elif one.processes is not None:
-            one = Segment(one.resources, Ranks(following, following + len(one.processes) - 1))
-        segments.append(one)
-        following += len(one.processes or one.resources or ())
-    text = str(RankSpec(tuple(segments)))
     last = held.first + size - 1
+    changed = Segment(Ranks(held.first, last), Ranks(0, count - 1))
+    segments = [changed if one is segment else one for one in spec.segments]
+    text = str(numbered(segments, [one.num_processes for one in segments]))
     try:
         parse_ranks(text)
     except RankSyntaxError:

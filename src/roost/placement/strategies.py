@@ -28,17 +28,15 @@ def inventory_of(cluster: Any) -> Inventory:
     if not isinstance(inventory, Inventory):
         seen = "None" if cluster is None else f"a value of type {type(cluster).__name__}"
         raise ConfigurationError(
-            Finding(
-                code="RC103",
-                what=f"{seen} is neither a cluster nor an inventory",
-                remedy='pass a roost.Cluster, a roost.Inventory, or a shape such as "2x8"',
-            )
+            code="RC103",
+            what=f"{seen} is neither a cluster nor an inventory",
+            remedy='pass a roost.Cluster, a roost.Inventory, or a shape such as "2x8"',
         )
     return inventory
 
 
 def placement_error(code: str, what: str, why: str = "", remedy: str = "") -> PlacementError:
-    return PlacementError(Finding(code=code, what=what, why=why, remedy=remedy))
+    return PlacementError(code=code, what=what, why=why, remedy=remedy)
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -47,10 +45,15 @@ def whole(name: str, value: Any, least: int) -> int:
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:
-        raise placement_error(
-            "RP105", f"{name} must be a whole number of at least {least}, not {shown(value)}"
-        )
+        what = f"{name} must be a whole number of at least {least}, not {shown(value)}"
+        raise placement_error("RP105", what)
     return number
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise placement_error("RP105", f"{name} must be True or False, not {shown(value)}")
+    return value
 
 
 def _listed(name: str, value: Any) -> list[Any]:
@@ -69,6 +72,7 @@ class PlacementStrategy(ABC):
     """
 
     node_group: Any = None
+    isolates: bool = True  # False hides no accelerator, whatever `get_placement` is asked for
 
     @property
     def groups(self) -> dict[str, NodeGroup]:
@@ -86,9 +90,34 @@ class PlacementStrategy(ABC):
     def assign(self, resources: Resources) -> list[Assignment]:
         """The slot and local resources of each process, in rank order."""
 
-    def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[Placement]:
-        resources = self.resources(inventory_of(cluster).joined(self.groups))
+    def get_placement(
+        self,
+        cluster: Any = None,
+        isolate_accelerator: bool = True,
+        *,
+        num_gpus_per_node: int | None = None,
+        isolate_gpu: bool | None = None,
+    ) -> list[Placement]:
+        """The placement of each process, in rank order.
+
+        Older programs pass the number of accelerators of each node in place of a cluster; `isolate_gpu` is the older
+        name of `isolate_accelerator`.
+        """
+        per_node = cluster if num_gpus_per_node is None else num_gpus_per_node
+        if isinstance(per_node, int):
+            count = whole("num_gpus_per_node", per_node, 1)
+            cluster = Inventory.uniform(self.nodes_spanned(count), count)
+        isolate = isolate_accelerator if isolate_gpu is None else isolate_gpu
+        return self.placed_on(inventory_of(cluster), isolate and self.isolates)
+
+    def placed_on(self, inventory: Inventory, isolate_accelerator: bool) -> list[Placement]:
+        resources = self.resources(inventory.joined(self.groups))
         return make_placements(self.assign(resources), isolate_accelerator)
+
+    def nodes_spanned(self, per_node: int) -> int:
+        """How many nodes of so many accelerators this strategy reaches."""
+        what = f"{type(self).__name__} does not say on how many nodes it places"
+        raise placement_error("RP105", what, remedy="pass a cluster or an inventory to get_placement")
 
     def resources(self, inventory: Inventory) -> Resources:
         return inventory.resources(self.labels)
@@ -97,13 +126,11 @@ class PlacementStrategy(ABC):
 def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
     """The assignment of each process to its ranks, which must exist and lie on one node. One error lists all others."""
     if resources.bare or not resources.total:
-        raise placement_error(
-            "RP104",
-            f"the ranks of {resources.place} count nodes, not hardware"
-            if resources.total
-            else f"{resources.place} {resources.has} no hardware to place on",
-            remedy="use NodePlacementStrategy for bare nodes, or a group with accelerators",
-        )
+        what = f"{resources.place} {resources.has} no hardware to place on"
+        if resources.total:
+            what = f"the ranks of {resources.place} count nodes, not hardware"
+        remedy = "use NodePlacementStrategy for bare nodes, or a group with accelerators"
+        raise placement_error("RP104", what, remedy=remedy)
     assignments: list[Assignment] = []
     beyond: list[int] = []
     torn: list[tuple[int, Sequence[int]]] = []
@@ -119,23 +146,17 @@ def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assig
             slot = resources.slot_of(low)
             first, stop = slot.first, slot.first + slot.count
         if high < stop:
-            assignments.append(
-                (slot, (low - first,) if low == high else tuple([rank - first for rank in ranks]))
-            )
+            held = (low - first,) if low == high else tuple([rank - first for rank in ranks])
+            assignments.append((slot, held))
         elif high >= resources.total:
             beyond.append(process)
         else:
             torn.append((process, ranks))
     findings = []
     if beyond:
-        findings.append(
-            Finding(
-                code="RP101",
-                what=f"{_several(beyond)} would hold resources that do not exist",
-                why=f"{resources}",
-                remedy=f"stay within {Ranks(0, resources.total - 1)}",
-            )
-        )
+        what = f"{_several(beyond)} would hold resources that do not exist"
+        remedy = f"stay within {Ranks(0, resources.total - 1)}"
+        findings.append(Finding(code="RP101", what=what, why=f"{resources}", remedy=remedy))
     if torn:
         findings.append(_torn(resources, torn, process))
     if findings:
@@ -166,18 +187,17 @@ def _width_that_fits(resources: Resources, held: Iterable[Sequence[int]]) -> int
 def _torn(resources: Resources, torn: Sequence[tuple[int, Sequence[int]]], last_process: int) -> Finding:
     process, ranks = torn[0]
     first, last = resources.slot_of(ranks[0]), resources.slot_of(ranks[-1])
-    held = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
+    held = Ranks(ranks[0], ranks[-1])
     if first.node.rank == last.node.rank:
-        of_one_type = first.kind == last.kind
-        both = f"{first.group} and {last.group}" if of_one_type else f"{first.kind} and {last.kind}"
+        what = f"both {first.kind} and {last.kind}"
+        why = "the resources of a process are all of one hardware type"
+        if first.kind == last.kind:
+            what = f"{first.kind} of both {first.group} and {last.group}"
+            why = "a process is placed through one node group"
         return Finding(
             code="RP109",
-            what=f"process {process} would hold {first.kind} of both {both} ({held})"
-            if of_one_type
-            else f"process {process} would hold both {both} ({held})",
-            why="a process is placed through one node group"
-            if of_one_type
-            else "the resources of a process are all of one hardware type",
+            what=f"process {process} would hold {what} ({held})",
+            why=why,
             remedy=f"end at {last.first - 1} or start at {last.first}",
         )
     width, joint = len(ranks), "and" if last.node.rank == first.node.rank + 1 else "to"
@@ -203,9 +223,8 @@ class FlexiblePlacementStrategy(PlacementStrategy):
         self.node_group = node_group_label
         lists = _listed("hardware_ranks_list", hardware_ranks_list)
         if not lists:
-            raise placement_error(
-                "RP105", "hardware_ranks_list is empty", remedy="give one list of ranks for each process"
-            )
+            remedy = "give one list of ranks for each process"
+            raise placement_error("RP105", "hardware_ranks_list is empty", remedy=remedy)
         if len(lists) > MAX_PROCESSES:
             raise placement_error("RP105", f"{len(lists):,} processes", remedy=f"at most {MAX_PROCESSES:,}")
         sorted_lists: list[Sequence[int]] = []
@@ -213,25 +232,22 @@ class FlexiblePlacementStrategy(PlacementStrategy):
             if isinstance(ranks, range) and ranks and ranks.start >= 0 and ranks.step > 0:
                 sorted_lists.append(ranks)  # already whole, distinct and ascending
                 continue
-            held = [
-                whole(f"process {process}'s ranks", rank, 0)
-                for rank in _listed(f"process {process}'s ranks", ranks)
-            ]
+            name = f"process {process}'s ranks"
+            held = [whole(name, rank, 0) for rank in _listed(name, ranks)]
             if not held:
-                raise placement_error(
-                    "RP105", f"process {process} has no ranks", remedy="give it at least one"
-                )
+                what = f"process {process} has no ranks"
+                raise placement_error("RP105", what, remedy="give it at least one")
             if len(set(held)) < len(held):
-                raise placement_error(
-                    "RP105",
-                    f"process {process} holds a rank twice: {held[:20]}",
-                    remedy="name each rank once",
-                )
+                what = f"process {process} holds a rank twice: {held[:20]}"
+                raise placement_error("RP105", what, remedy="name each rank once")
             sorted_lists.append(sorted(held))
         self.hardware_ranks_list = sorted(sorted_lists, key=lambda ranks: ranks[0])
 
     def assign(self, resources: Resources) -> list[Assignment]:
         return hold(resources, self.hardware_ranks_list)
+
+    def nodes_spanned(self, per_node: int) -> int:
+        return max(ranks[-1] for ranks in self.hardware_ranks_list) // per_node + 1
 
 
 class NodePlacementStrategy(PlacementStrategy):
@@ -249,10 +265,10 @@ class NodePlacementStrategy(PlacementStrategy):
 
     def assign(self, resources: Resources) -> list[Assignment]:
         if self.node_ranks[-1] >= resources.total:
-            raise placement_error(
-                "RP101",
-                f"node {self.node_ranks[-1]} does not exist",
-                why=f"{resources}",
-                remedy=f"stay within {Ranks(0, resources.total - 1)}",
-            )
+            what = f"node {self.node_ranks[-1]} does not exist"
+            remedy = f"stay within {Ranks(0, resources.total - 1)}"
+            raise placement_error("RP101", what, why=f"{resources}", remedy=remedy)
         return [(resources.slots[rank], ()) for rank in self.node_ranks]
+
+    def nodes_spanned(self, per_node: int) -> int:
+        return self.node_ranks[-1] + 1

@@ -50,18 +50,13 @@ def idle(plan: Plan, held: Sequence[Holder] = ()) -> list[Finding]:
             count += unused.idle
     if not count:
         return []
-    where = [f"{_nodes(nodes)}: {numbers}" for numbers, nodes in same.items()]
-    return [
-        Finding(
-            code="RW102",
-            what=f"{count:,} of {plan.inventory.num_accelerators:,} accelerators are idle",
-            why=_listed(where),
-            remedy="place a component there, or ask for fewer nodes",
-        )
-    ]
+    what = f"{count:,} of {plan.inventory.num_accelerators:,} accelerators are idle"
+    where = _listed([f"{_nodes(nodes)}: {numbers}" for numbers, nodes in same.items()])
+    remedy = "place a component there, or ask for fewer nodes"
+    return [Finding(code="RW102", what=what, why=where, remedy=remedy)]
 
 
-def _crowded(plan: Plan) -> list[Finding]:
+def _crowded(plan: Plan) -> Iterator[Finding]:
     on_node: Counter[int] = Counter()
     for component in plan.components.values():
         on_node.update(place.cluster_node_rank for place in component.members)
@@ -71,21 +66,14 @@ def _crowded(plan: Plan) -> list[Finding]:
         for rank, count in sorted(on_node.items())
         if nodes[rank].cpus is not None and count > (nodes[rank].cpus or 0)
     ]
-    if not crowded:
-        return []
-    return [
-        Finding(
-            code="RW104",
-            what="more processes than CPUs",
-            why=_listed(crowded),
-            remedy="spread them over more nodes, or start fewer",
-        )
-    ]
+    if crowded:
+        remedy = "spread them over more nodes, or start fewer"
+        yield Finding(code="RW104", what="more processes than CPUs", why=_listed(crowded), remedy=remedy)
 
 
-def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Finding]:
+def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> Iterator[Finding]:
     if len({(node.accelerators.type, node.accelerators.model) for node in plan.inventory.nodes}) < 2:
-        return []
+        return
     models: Counter[str] = Counter()
     example: dict[str, int] = {}
     for place in component.members:
@@ -95,22 +83,20 @@ def _mixed_models(plan: Plan, component: ComponentPlan, path: Path) -> list[Find
             models[model] += 1
             example.setdefault(model, place.rank)
     if len(models) < 2:
-        return []
+        return
     common = models.most_common()
     parts = [f"{count} on {model}" for model, count in common[:_SHOWN]]
     if len(common) > _SHOWN:
         parts.append(f"{len(common) - _SHOWN} models more")
     rare = common[-1][0]
     alone = f"; rank {example[rare]} is alone on {rare}" if models[rare] == 1 else ""
-    return [
-        Finding(
-            code="RW103",
-            what=f"{component.name}: its processes sit on different accelerators ({', '.join(parts)}){alone}",
-            why="a collective runs at the pace of the slowest",
-            remedy="place it through a group of one model",
-            path=path,
-        )
-    ]
+    yield Finding(
+        code="RW103",
+        what=f"{component.name}: its processes sit on different accelerators ({', '.join(parts)}){alone}",
+        why="a collective runs at the pace of the slowest",
+        remedy="place it through a group of one model",
+        path=path,
+    )
 
 
 def _seams(plan: Plan, laid_out: Collection[str]) -> Iterator[Finding]:

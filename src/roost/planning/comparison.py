@@ -15,18 +15,13 @@ MOST = 20  # nodes in one refusal
 
 def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
     """The nodes of the plan that differ from this cluster's, and its node groups. The cluster may have more nodes."""
-    findings = []
-    there = cluster.nodes
+    there, findings = cluster.nodes, []
     different = [node for node in plan.inventory.nodes if not _fits(node, there)]
     for node in different[:MOST]:
         has = _in_words(there[node.rank]) if node.rank < len(there) else "no such node"
-        findings.append(
-            Finding(
-                code="RE121",
-                what=f"node {node.rank}: the plan was made for {_in_words(node)}, this cluster has {has}",
-                remedy="plan the job for this cluster, or launch it on one of the plan's shape",
-            )
-        )
+        what = f"node {node.rank}: the plan was made for {_in_words(node)}, this cluster has {has}"
+        remedy = "plan the job for this cluster, or launch it on one of the plan's shape"
+        findings.append(Finding(code="RE121", what=what, remedy=remedy))
     if len(different) > MOST:
         findings.append(Finding(code="RE121", what=f"{len(different) - MOST:,} more nodes differ"))
     for label, group in plan.inventory.groups.items():

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from roost.config.document import Findings
 from roost.config.job import ComponentRule, read_job
-from roost.errors import Finding, Path, RoostError, counted, error_for
+from roost.errors import Finding, Path, RoostError, counted, error_for, errors_in
 from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
@@ -17,6 +18,7 @@ from roost.placement.spread import spread
 from roost.placement.strategies import hold
 from roost.planning.component_plan import ComponentPlan, Engines
 from roost.planning.plan import Plan
+from roost.planning.policy_checks import policy_problems
 from roost.planning.shares import share_problems
 
 
@@ -24,12 +26,12 @@ class JobCompiler:
     """Places every component of a job. All problems of all components are collected, then raised together."""
 
     def __init__(self, source: Any, inventory: Inventory, overrides: Sequence[str] = ()) -> None:
-        self.job, self.findings = read_job(source, overrides, inventory.groups)
+        self.job, found = read_job(source, overrides, inventory.groups)
+        self.findings = Findings(self.job.document, found)
         self.inventory = inventory
         self.components: dict[str, ComponentPlan] = {}
-        self.granted: Sequence[int] | None = (
-            None  # the resource ranks of a layout's pool that is reserved already
-        )
+        # The resource ranks of a layout's pool that is reserved already.
+        self.granted: Sequence[int] | None = None
         self._engines: dict[str, Engines] = {}
         self._broken: set[Path] | None = None
         self._left = 0  # processes that may still be placed
@@ -47,18 +49,17 @@ class JobCompiler:
             components=self.components,
             shares=shares,
             job_file=self.job.document.file_name,
+            supervise={name: one for name, one in self.job.supervise.items() if name in self.components},
         )
-        if shares:
-            document = self.job.document
-            self.findings += [
-                replace(problem, where=document.key_span(problem.path))
-                for problem in share_problems(plan.occupancy, shares)
-            ]
-            self._raise_errors()
+        problems = [*policy_problems(plan), *(share_problems(plan.occupancy, shares) if shares else ())]
+        self.findings += (
+            replace(problem, where=self.job.document.key_span(problem.path)) for problem in problems
+        )
+        self._raise_errors()
         return replace(plan, findings=tuple(map(_without_source_text, self.findings)))
 
     def _raise_errors(self) -> None:
-        if any(finding.severity == "error" for finding in self.findings):
+        if errors_in(self.findings):
             raise error_for(self.findings)
 
     # -- the job's part of the cluster -----------------------------------------------------------------------
@@ -66,28 +67,17 @@ class JobCompiler:
     def _fit(self) -> bool:
         """Reduce the inventory to the job's nodes, and add its node groups. False if the cluster has too few nodes."""
         wanted, there, document = self.job.num_nodes, len(self.inventory.nodes), self.job.document
+        path = ("cluster", "num_nodes")
         if wanted is not None and wanted > there:
-            self.findings.append(
-                document.finding(
-                    "RI108",
-                    f"the job asks for {counted(wanted, 'node')}, the cluster has {there:,}",
-                    ("cluster", "num_nodes"),
-                    remedy="lower num_nodes, or use a larger cluster",
-                )
-            )
+            what = f"the job asks for {counted(wanted, 'node')}, the cluster has {there:,}"
+            self.findings.add("RI108", what, path, remedy="lower num_nodes, or use a larger cluster")
             _, problems = build_groups(self.job.groups, wanted, document, ("cluster", "node_groups"))
             self.findings += problems  # placing on too few nodes would only add problems
             return False
         if wanted is not None and wanted < there:
-            self.findings.append(
-                document.finding(
-                    "RW105",
-                    f"the job uses {wanted} of the cluster's {counted(there, 'node')}",
-                    ("cluster", "num_nodes"),
-                    why=f"num_nodes says so; {'node 0 is' if wanted == 1 else 'the first ones are'} taken",
-                    remedy="raise num_nodes to use more",
-                )
-            )
+            what = f"the job uses {wanted} of the cluster's {counted(there, 'node')}"
+            why = f"num_nodes says so; {'node 0 is' if wanted == 1 else 'the first ones are'} taken"
+            self.findings.add("RW105", what, path, why=why, remedy="raise num_nodes to use more")
             self.inventory = self.inventory.limited(wanted)
         if self.job.groups:
             self.inventory, problems = self.inventory.with_groups(self.job.groups, document)
@@ -124,22 +114,16 @@ class JobCompiler:
             return
         shares = spread(rule, resources, self.job.document, self._left)
         self.findings += shares.findings
-        if any(finding.severity == "error" for finding in shares.findings):
+        if errors_in(shares.findings):
             return
         self._left -= len(shares.processes)
         if resources.bare:
             self._place(rule, [(resources.slots[held[0]], ()) for held in shares.processes])
-        else:
-            self._place_on(rule, resources, shares.processes)
-
-    def _place_on(self, rule: ComponentRule, resources: Resources, held: Sequence[Sequence[int]]) -> None:
-        """Place processes that hold these resource ranks."""
+            return
         try:
-            assignments = hold(resources, held)
+            self._place(rule, hold(resources, shares.processes))
         except RoostError as error:
             self._blame(rule, error)
-            return
-        self._place(rule, assignments)
 
     def _place(self, rule: ComponentRule, assignments: Sequence[Assignment]) -> None:
         self._keep(rule, tuple(make_placements(assignments, isolate_accelerator=True)))
@@ -156,7 +140,7 @@ class JobCompiler:
     def _is_broken(self, rule: ComponentRule) -> bool:
         """Whether an error is already reported for the rule or one of its node groups."""
         if self._broken is None:
-            paths = [finding.path for finding in self.findings if finding.severity == "error"]
+            paths = [finding.path for finding in errors_in(self.findings)]
             self._broken = {path[:3] for path in paths}
             for path in paths:
                 group = self.job.groups[int(path[2])] if path[1:2] == ("node_groups",) and path[2:] else None
@@ -167,15 +151,13 @@ class JobCompiler:
     def _afford(self, rule: ComponentRule, count: int) -> bool:
         self._left -= count
         if self._left < 0:
-            self.findings.append(
-                self.job.document.finding(
-                    "RL106",
-                    f"{rule.name}: {counted(count, 'process')} more are too many",
-                    rule.path[:3],
-                    key=True,
-                    why="the components before it have as many as roost places on a cluster of this size",
-                    remedy="check for a digit too many",
-                )
+            self.findings.add(
+                "RL106",
+                f"{rule.name}: {counted(count, 'process')} more are too many",
+                rule.path[:3],
+                key=True,
+                why="the components before it have as many as roost places on a cluster of this size",
+                remedy="check for a digit too many",
             )
         return self._left >= 0
 
@@ -188,17 +170,10 @@ class JobCompiler:
 
     def _blame(self, rule: ComponentRule, error: RoostError, path: Path | None = None) -> None:
         """Report an error's findings with the component's name and its position in the file."""
-        for problem in error.findings:
-            self.findings.append(
-                self.job.document.finding(
-                    problem.code,
-                    f"{rule.name}: {problem.what}",
-                    path or rule.path,
-                    key=path is not None,
-                    why=problem.why,
-                    remedy=problem.remedy,
-                )
-            )
+        self.findings += [
+            self.job.document.restated(problem, rule.name, path or rule.path, key=path is not None)
+            for problem in error.findings
+        ]
 
 
 def _without_source_text(finding: Finding) -> Finding:

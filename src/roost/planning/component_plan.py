@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from roost.config.fields import Count
 from roost.placement.placement import Placement
 
 
@@ -11,7 +12,7 @@ from roost.placement.placement import Placement
 class Engines:
     """How a component's processes form inference engines: each run of `processes` ranks is one engine."""
 
-    processes: int = 1
+    processes: Count = 1
     server: str = "default"
     kind: str = "regular"
 

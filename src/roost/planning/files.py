@@ -7,7 +7,7 @@ import secrets
 import stat
 from pathlib import Path as FilePath
 
-from roost.errors import ConfigurationError, Finding
+from roost.errors import ConfigurationError
 
 
 def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> None:
@@ -51,7 +51,7 @@ def _unwritable(path: str | os.PathLike[str], error: Exception) -> Configuration
     if not FilePath(path).is_absolute() and _working_directory_is_gone():
         reason = "the working directory was deleted"
         remedy = "change to another one, or give an absolute path"
-    return ConfigurationError(Finding(code="RS102", what=what, why=reason, remedy=remedy))
+    return ConfigurationError(code="RS102", what=what, why=reason, remedy=remedy)
 
 
 def _working_directory_is_gone() -> bool:

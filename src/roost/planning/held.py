@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from types import MappingProxyType
 from typing import Literal
 
 from roost.config.ranks import ranges
@@ -40,9 +39,6 @@ class Unused:
         if number not in self.others:
             return None
         return "idle" if self.idle == len(self.others) else "perhaps held"
-
-
-NOTHING_HELD: Mapping[int, Unused] = MappingProxyType({})
 
 
 def unused_by_node(plan: Plan, holders: Sequence[Holder]) -> dict[int, Unused]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
-from roost.errors import RoostError, counted, nearest
+from roost.errors import RoostError, counted, errors_in, nearest
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.packed import PackedPlacementStrategy
 from roost.placement.spread import spread
@@ -49,49 +49,33 @@ class ModelParallelCompiler(JobCompiler):
         if self.job.layout is not None:
             what, why = "model-parallel placement does not take a layout", "it decides the same things"
             remedy = "use ComponentPlacement, or component_placement instead of the layout"
-            self.findings.append(
-                self.job.document.finding(
-                    "RM101", what, ("cluster", "layout"), key=True, why=why, remedy=remedy
-                )
-            )
+            self.findings.add("RM101", what, ("cluster", "layout"), key=True, why=why, remedy=remedy)
             return
         for name in self.job.rules:
             if name not in KNOWN:
-                self._complain(
-                    "RM101",
-                    f"model-parallel placement does not know {name!r}",
-                    name,
-                    remedy=nearest(name, KNOWN),
-                )
-        if not any(finding.severity == "error" for finding in self.findings):
+                what = f"model-parallel placement does not know {name!r}"
+                self._complain("RM101", what, name, remedy=nearest(name, KNOWN))
+        if not errors_in(self.findings):
             for name in ("actor", "rollout"):
                 if name not in self.job.rules:
-                    self._complain(
-                        "RM101",
-                        f"model-parallel placement needs {name!r}",
-                        name,
-                        remedy=f"place {name} as well, or use ComponentPlacement for a job without it",
-                    )
+                    remedy = f"place {name} as well, or use ComponentPlacement for a job without it"
+                    self._complain("RM101", f"model-parallel placement needs {name!r}", name, remedy=remedy)
         scattered = [
             rule for name, rule in self.job.rules.items() if name in KNOWN and self._is_scattered(rule)
         ]
         for rule in scattered:  # last, because the suggestion needs the ranks of all others
             count = sum(len(segment.resources or ()) for segment in rule.spec.segments)
             free = self._free(rule, count)
-            self._complain(
-                "RM102",
-                f"{rule.name}: accelerators {rule.spec} are not consecutive",
-                rule.name,
-                remedy="use one range" + (f", such as {free}" if free and len(free) == count else ""),
-            )
+            what = f"{rule.name}: accelerators {rule.spec} are not consecutive"
+            remedy = "use one range" + (f", such as {free}" if free and len(free) == count else "")
+            self._complain("RM102", what, rule.name, remedy=remedy)
         if "actor" not in self.held or "rollout" not in self.held:
             return
-        sizes = SizeReader(self.job.document)
+        sizes = SizeReader(self.job.document, self.findings)
         self.sizes = {name: sizes.of(name) for name in self.held}
-        self.findings += sizes.findings
         self._choose_mode()
         self._check_inference()
-        if any(finding.severity == "error" for finding in self.findings):
+        if errors_in(self.findings):
             return
         for name in sorted(self.held, key=lambda name: name != "actor"):  # rollout follows the actor
             self._lay_out(name)
@@ -100,11 +84,7 @@ class ModelParallelCompiler(JobCompiler):
         rule = self.job.rules.get(name)
         path = rule.path if rule else ("cluster", "component_placement")
         named = rule is None or code == "RM101"  # the name is the problem, not the ranks
-        self.findings.append(
-            self.job.document.finding(
-                code, what, path[:3] if named else path, key=named, why=why, remedy=remedy
-            )
-        )
+        self.findings.add(code, what, path[:3] if named else path, key=named, why=why, remedy=remedy)
 
     def _is_scattered(self, rule: ComponentRule) -> bool:
         """Record the accelerators of a component. True if they are not consecutive."""
@@ -112,28 +92,21 @@ class ModelParallelCompiler(JobCompiler):
         if resources is None:
             return False
         if resources.bare or any(slot.kind != ACCELERATOR for slot in resources.slots):
-            self._complain(
-                "RP104",
-                f"{rule.name}: its ranks count {resources.noun}s, not accelerators",
-                rule.name,
-                why="model-parallel components hold accelerators",
-                remedy="place it on the cluster, or through a group that has accelerators",
-            )
+            what = f"{rule.name}: its ranks count {resources.noun}s, not accelerators"
+            why = "model-parallel components hold accelerators"
+            remedy = "place it on the cluster, or through a group that has accelerators"
+            self._complain("RP104", what, rule.name, why, remedy)
             return False
         shares = spread(rule, resources, self.job.document, self._left)
         self.findings += shares.findings
         ranks = shares.ranks
-        if not ranks or any(finding.severity == "error" for finding in shares.findings):
+        if not ranks or errors_in(shares.findings):
             return False
         self._left -= len(shares.processes)
         if len(shares.processes) != len(ranks):
-            self._complain(
-                "RW107",
-                f"{rule.name}: the process ranks of {rule.spec} are not used",
-                rule.name,
-                why="model-parallel placement takes the number of processes from the parallel sizes",
-                remedy=f"write {Ranks(ranks[0], ranks[-1])}",
-            )
+            what = f"{rule.name}: the process ranks of {rule.spec} are not used"
+            why = "model-parallel placement takes the number of processes from the parallel sizes"
+            self._complain("RW107", what, rule.name, why, f"write {Ranks(ranks[0], ranks[-1])}")
         if ranks[-1] - ranks[0] + 1 != len(ranks):
             return True
         devices = frozenset(
@@ -170,78 +143,51 @@ class ModelParallelCompiler(JobCompiler):
             where, unit = _places(actor.devices & rollout.devices), self.sizes["rollout"].width
             same = self.job.rules["actor"].labels == self.job.rules["rollout"].labels
             apart = "take fewer accelerators for the actor" if same else "use groups that share no node"
-            shared = (
-                same
-                and len(actor.ranks) % unit == 0
-                and not any(name in self.held for name in INFERENCE_NAMES)
-            )
-            fitting = [
-                actor.ranks if shared else None,
-                self._free(self.job.rules["rollout"], len(rollout.ranks), unit),
-            ]
-            self._complain(
-                "RM103",
-                f"actor ({actor.ranks}) and rollout ({rollout.ranks}) overlap in part ({where})",
-                "rollout",
-                why="they must hold the same accelerators, or none in common",
-                remedy="give rollout " + ", or ".join(str(ranks) for ranks in fitting if ranks)
-                if any(fitting)
-                else f"give both the same accelerators, or {apart}",
-            )
+            has_inference = any(name in self.held for name in INFERENCE_NAMES)
+            shared = same and len(actor.ranks) % unit == 0 and not has_inference
+            free = self._free(self.job.rules["rollout"], len(rollout.ranks), unit)
+            fitting = [actor.ranks if shared else None, free]
+            what = f"actor ({actor.ranks}) and rollout ({rollout.ranks}) overlap in part ({where})"
+            why = "they must hold the same accelerators, or none in common"
+            remedy = f"give both the same accelerators, or {apart}"
+            if any(fitting):
+                remedy = "give rollout " + ", or ".join(str(ranks) for ranks in fitting if ranks)
+            self._complain("RM103", what, "rollout", why, remedy)
 
     def _check_inference(self) -> None:
         placed = [name for name in INFERENCE_NAMES if name in self.held]
         if not placed:
             return
         if len(placed) > 1:
-            self._complain(
-                "RM105",
-                "both inference and actor_inference are placed",
-                placed[1],
-                why="they are two names of one component",
-                remedy="keep one",
-            )
+            what, why = "both inference and actor_inference are placed", "they are two names of one component"
+            self._complain("RM105", what, placed[1], why=why, remedy="keep one")
         if self.mode is PlacementMode.DISAGGREGATED:
             for name in ("actor", "rollout"):
-                common = self.held[placed[0]].devices & self.held[name].devices
-                if common:
-                    self._complain(
-                        "RM103",
-                        f"{placed[0]} ({self.held[placed[0]].ranks}) and {name} ({self.held[name].ranks}) overlap "
-                        f"({_places(common)})",
-                        placed[0],
-                        why="in disaggregated placement actor, rollout and inference share no accelerator",
-                        remedy=f"give {placed[0]} accelerators of its own, or remove it",
-                    )
+                mine, others = self.held[placed[0]], self.held[name]
+                if common := mine.devices & others.devices:
+                    both = f"{placed[0]} ({mine.ranks}) and {name} ({others.ranks})"
+                    why = "in disaggregated placement actor, rollout and inference share no accelerator"
+                    remedy = f"give {placed[0]} accelerators of its own, or remove it"
+                    self._complain("RM103", f"{both} overlap ({_places(common)})", placed[0], why, remedy)
         if self.mode is PlacementMode.COLLOCATED:
-            self._complain(
-                "RM105",
-                f"{placed[0]} cannot be placed when actor and rollout are collocated",
-                placed[0],
-                remedy="remove it, or separate actor and rollout",
-            )
+            what = f"{placed[0]} cannot be placed when actor and rollout are collocated"
+            self._complain("RM105", what, placed[0], remedy="remove it, or separate actor and rollout")
         algorithm = self.job.document.data.get("algorithm")
         wanted = algorithm.get("recompute_logprobs") if isinstance(algorithm, dict) else None
         if not (plain_value(wanted) if isinstance(wanted, str) else wanted):  # oc.env gives text
-            self._complain(
-                "RM105",
-                f"{placed[0]} is placed but algorithm.recompute_logprobs is not on",
-                placed[0],
-                why="only recomputing log-probabilities uses it",
-                remedy="set algorithm.recompute_logprobs: true, or remove it",
-            )
+            what = f"{placed[0]} is placed but algorithm.recompute_logprobs is not on"
+            why = "only recomputing log-probabilities uses it"
+            remedy = "set algorithm.recompute_logprobs: true, or remove it"
+            self._complain("RM105", what, placed[0], why, remedy)
 
     def _lay_out(self, name: str) -> None:
         held, sizes, rule = self.held[name].ranks, self.sizes[name], self.job.rules[name]
         world = len(held)
         if sizes.width > world or world % sizes.width:
             reason = "is more than" if sizes.width > world else "does not divide"
-            return self._complain(
-                "RM104",
-                f"{name}: {sizes} = {sizes.width} {reason} its {counted(world, 'accelerator')}",
-                name,
-                remedy=f"use a multiple of {sizes.width} accelerators, or smaller sizes",
-            )
+            what = f"{name}: {sizes} = {sizes.width} {reason} its {counted(world, 'accelerator')}"
+            remedy = f"use a multiple of {sizes.width} accelerators, or smaller sizes"
+            return self._complain("RM104", what, name, remedy=remedy)
         width, stride = 1, 1
         if name == "rollout":
             if self.mode is PlacementMode.DISAGGREGATED:
@@ -252,16 +198,13 @@ class ModelParallelCompiler(JobCompiler):
                     return None  # its sizes are wrong, which is reported already
                 if actor_tp > width:
                     if actor_tp % width:
-                        self.findings.append(
-                            self.job.document.finding(
-                                "RM104",
-                                f"rollout's TP {width} does not divide the actor's TP {actor_tp}",
-                                ("rollout", "tensor_parallel_size"),
-                                why="collocated shards must meet on one accelerator",
-                                remedy=f"choose a divisor of {actor_tp}",
-                            )
+                        return self.findings.add(
+                            "RM104",
+                            f"rollout's TP {width} does not divide the actor's TP {actor_tp}",
+                            ("rollout", "tensor_parallel_size"),
+                            why="collocated shards must meet on one accelerator",
+                            remedy=f"choose a divisor of {actor_tp}",
                         )
-                        return None
                     stride = actor_tp // width
         try:
             groups = [self.inventory.groups.get(label, label) for label in rule.labels] or None

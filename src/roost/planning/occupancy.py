@@ -27,28 +27,23 @@ class Use(NamedTuple):
 Uses = tuple[Use, ...]  # of one device, in the order of the plan's components
 
 
-class Unit(NamedTuple):
-    """One robot, or other declared hardware, of a node."""
-
-    type: str
-    group: str
-    number: int
+def is_shared(uses: Uses) -> bool:
+    """Whether a device has more than one process."""
+    return len(uses) > 1 or (len(uses) == 1 and uses[0].processes > 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOccupancy:
     node: Node
     accelerators: tuple[Uses, ...]
-    hardware: tuple[tuple[Unit, Uses], ...]
+    hardware: tuple[tuple[Device, Uses], ...]  # robots, and other declared hardware
     bare: Uses  # processes that hold nothing but the node
 
     def devices(self) -> Iterator[tuple[Device, Uses]]:
         """Every device of the node, used or not."""
-        rank = self.node.rank
         for number, uses in enumerate(self.accelerators):
-            yield Device(rank, ACCELERATOR, "", number), uses
-        for unit, uses in self.hardware:
-            yield Device(rank, unit.type, unit.group, unit.number), uses
+            yield Device(self.node.rank, ACCELERATOR, "", number), uses
+        yield from self.hardware
 
 
 class _Cells:
@@ -97,29 +92,29 @@ def occupancy_of(
             elif place.kind == BARE_NODE:
                 bare[node] = add(bare[node])
             else:
-                for number in place.hardware:
-                    unit = Unit(place.kind, place.node_group_label, number)
-                    hardware[node][unit] = add(hardware[node].get(unit, 0))
+                for device in place.devices:
+                    hardware[node][device] = add(hardware[node].get(device, 0))
     drawn: dict[tuple[int, ...], tuple[Uses, ...]] = {}
     found = []
     for index, there in enumerate(inventory.nodes):
         numbers = tuple(rows[index])
         if numbers not in drawn:
             drawn[numbers] = tuple([cells.uses[number] for number in numbers])
-        units = tuple([(unit, cells.uses[cell]) for unit, cell in hardware[index].items()])
+        units = tuple([(device, cells.uses[cell]) for device, cell in hardware[index].items()])
         found.append(NodeOccupancy(there, drawn[numbers], units, cells.uses[bare[index]]))
     return tuple(found)
 
 
-def _units(inventory: Inventory) -> list[dict[Unit, int]]:
+def _units(inventory: Inventory) -> list[dict[Device, int]]:
     """All declared hardware of each node, without processes."""
-    units: list[dict[Unit, int]] = [{} for _ in inventory.nodes]
+    units: list[dict[Device, int]] = [{} for _ in inventory.nodes]
     for label, group in inventory.groups.items():
         if group.hardware_type:
             on_node: Counter[int] = Counter()
             for unit in group.hardware:
-                units[unit.node_rank][Unit(group.hardware_type, label, on_node[unit.node_rank])] = 0
-                on_node[unit.node_rank] += 1
+                node = unit.node_rank
+                units[node][Device(node, group.hardware_type, label, on_node[node])] = 0
+                on_node[node] += 1
     return units
 
 

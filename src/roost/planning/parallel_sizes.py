@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from roost.config.document import Document
-from roost.errors import Finding, shown
+from roost.config.document import Document, Findings
+from roost.errors import shown
 
 INFERENCE_NAMES = ("inference", "actor_inference")
 
@@ -31,7 +31,7 @@ class SizeReader:
     """Reads the sizes of components, and collects their problems."""
 
     document: Document
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings
     _read: dict[tuple[str, ...], int | None] = field(default_factory=dict)
 
     def of(self, name: str) -> ParallelSizes:
@@ -67,13 +67,7 @@ class SizeReader:
         if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdecimal():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 1_000_000:
-            self.findings.append(
-                self.document.finding(
-                    "RM104",
-                    f"{'.'.join(path)} must be a whole number of at least 1, not {shown(value)}",
-                    path,
-                    remedy="write a number, such as 2",
-                )
-            )
+            what = f"{'.'.join(path)} must be a whole number of at least 1, not {shown(value)}"
+            self.findings.add("RM104", what, path, remedy="write a number, such as 2")
             return 1
         return value

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from roost.config.supervise import RestartPolicy
 from roost.errors import ConfigurationError, Finding, PlacementError, nearest
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 from roost.placement.placement import Device, Placement
 from roost.planning.component_plan import ComponentPlan
-from roost.planning.occupancy import NodeOccupancy, Uses, occupancy_of
-from roost.planning.saved_format import (
-    FORMAT_VERSION,
-    Damage,
-    checksum,
-    from_plain_data,
-    to_plain_data,
-)
+from roost.planning.occupancy import NodeOccupancy, Uses, is_shared, occupancy_of
+from roost.planning.saved_format import FORMAT_VERSION, Damage, checksum, from_plain_data, to_plain_data
 from roost.planning.shares import WHOLE, charge, share_problems, ticks_of
+
+_MAPPINGS = (
+    "components",
+    "shares",
+    "supervise",
+)  # the fields that a plan holds as read-only mappings
 
 
 def _refuse(what: str, why: str = "") -> ConfigurationError:
     remedy = "make it anew with `roost plan -o`"
-    return ConfigurationError(Finding(code="RS101", what=what, why=why, remedy=remedy))
+    return ConfigurationError(code="RS101", what=what, why=why, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,24 +46,24 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     shares: Mapping[str, float] = field(default_factory=dict)  # that the job asks for, by component
     job_file: str = ""  # the name of the job's file, if it had one
+    supervise: Mapping[str, RestartPolicy] = field(default_factory=dict)  # by component
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "components", MappingProxyType(dict(self.components)))
-        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
+        for name in _MAPPINGS:
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy does not pickle
-        rebuild = partial(
-            Plan,
-            inventory=self.inventory,
-            components=dict(self.components),
-            findings=self.findings,
-            shares=dict(self.shares),
-            job_file=self.job_file,
-        )
-        return rebuild, ()
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return partial(Plan, **{**values, **{name: dict(values[name]) for name in _MAPPINGS}}), ()
+
+    def _repr_html_(self) -> str:
+        """The plan as a picture, for notebooks."""
+        # Views know plans, and no plan knows views; only here one is looked up by its name.
+        svg: str = import_module("roost.views.svg").render_svg(self, job=self.job_file)
+        return f'<div style="overflow-x: auto">{svg}</div>'
 
     def without_secrets(self) -> Plan:
         """The plan as it is saved: a variable that looks secret keeps its name and loses its value."""
@@ -70,7 +73,7 @@ class Plan:
     def component(self, name: str) -> ComponentPlan:
         if name not in self.components:
             what = f"unknown component {name!r}"[:200]
-            raise PlacementError(Finding(code="RP106", what=what, remedy=nearest(str(name), self.components)))
+            raise PlacementError(code="RP106", what=what, remedy=nearest(str(name), self.components))
         return self.components[name]
 
     @cached_property
@@ -82,16 +85,23 @@ class Plan:
     @cached_property
     def occupancy(self) -> Mapping[Device, Uses]:
         """The components on each used device, in the order of the plan."""
-        return MappingProxyType(
-            {device: uses for node in self.nodes for device, uses in node.devices() if uses}
-        )
+        used = {device: uses for node in self.nodes for device, uses in node.devices() if uses}
+        return MappingProxyType(used)
+
+    @cached_property
+    def cells(self) -> Mapping[Uses, int]:
+        """How many accelerators have the same processes on them. Counts rows, which equal nodes share."""
+        rows = {id(place.accelerators): place.accelerators for place in self.nodes}
+        cells: Counter[Uses] = Counter()
+        for row, times in Counter(id(place.accelerators) for place in self.nodes).items():
+            for uses in rows[row]:
+                cells[uses] += times
+        return MappingProxyType(cells)
 
     @cached_property
     def shared(self) -> Mapping[Device, Uses]:
         """The devices with more than one process."""
-        shared = {
-            device: uses for device, uses in self.occupancy.items() if len(uses) > 1 or uses[0].processes > 1
-        }
+        shared = {device: uses for device, uses in self.occupancy.items() if is_shared(uses)}
         return MappingProxyType(shared)
 
     @cached_property
@@ -121,20 +131,15 @@ class Plan:
     def share_of(self, component: str, rank: int) -> float:
         """The share that one process is charged on each of its accelerators; 0 if it has none."""
         place = self.component(component).members[rank]
+        row = self.nodes[place.cluster_node_rank].accelerators
+        held = {row[number] for number in place.hardware} if place.holds_accelerators else set[Uses]()
         parts = [
             ticks_of(charge(uses, self.shares)[component]) // processes
-            for uses in self._uses_of(place)
+            for uses in held
             for name, processes in uses
             if name == component
         ]
         return min(parts, default=0) / WHOLE
-
-    def _uses_of(self, place: Placement) -> set[Uses]:
-        """The uses of the accelerators of a process."""
-        if not place.holds_accelerators:
-            return set()
-        row = self.nodes[place.cluster_node_rank].accelerators
-        return {row[number] for number in place.hardware}
 
     @cached_property
     def digest(self) -> str:
@@ -145,6 +150,8 @@ class Plan:
         ]
         if self.shares:
             decisions.append([list(wish) for wish in sorted(self.shares.items())])
+        if self.supervise:
+            decisions.append({name: one.to_dict() for name, one in sorted(self.supervise.items())})
         text = json.dumps(decisions, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -165,7 +172,7 @@ class Plan:
             found = f"it is of format {version}" if isinstance(version, int) else ""
             raise _refuse(f"this is not a saved plan of format {FORMAT_VERSION}", found)
         try:
-            read = from_plain_data(data)
+            read, sum_of_data = from_plain_data(data), checksum(data)
         except Damage as damage:
             raise _refuse("the plan is damaged", str(damage)) from None
         plan = cls(**read)
@@ -173,7 +180,7 @@ class Plan:
             raise _refuse("the plan is damaged", "its shares do not add up")
         if plan.digest != data.get("digest"):
             raise _refuse("the plan does not match its digest", "it was edited after it was made")
-        if data.get("checksum") != checksum(data):
+        if data.get("checksum") != sum_of_data:
             raise _refuse("the plan does not match its checksum", "it was edited after it was made")
         return plan
 

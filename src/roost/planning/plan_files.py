@@ -7,9 +7,9 @@ import os
 from dataclasses import replace
 from pathlib import Path as FilePath
 
-from roost.config.document import read_text
-from roost.config.json_text import read_json
-from roost.errors import ConfigurationError, Finding
+from roost.config.plain_data import read_json
+from roost.config.text_files import read_text
+from roost.errors import ConfigurationError
 from roost.planning.files import write_file
 from roost.planning.plan import Plan
 
@@ -40,6 +40,4 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     except (ValueError, RecursionError) as error:
         remedy = "make it anew with `roost plan -o`"
         what = f"{source}: this is not a saved plan"
-        raise ConfigurationError(
-            Finding(code="RS101", what=what, why=str(error)[:200], remedy=remedy)
-        ) from None
+        raise ConfigurationError(code="RS101", what=what, why=str(error)[:200], remedy=remedy) from None

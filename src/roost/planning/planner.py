@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from roost.config.layout import Layout
-from roost.errors import ConfigurationError, Finding, PlacementError, shown
+from roost.errors import ConfigurationError, PlacementError, shown
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
 from roost.placement.packed import PackedPlacementStrategy
@@ -71,19 +71,17 @@ def plan_one(name: str, strategy: Any, inventory: Inventory, isolate_accelerator
     """A plan of one component, placed by a strategy: anything with `get_placement`."""
     if not hasattr(strategy, "get_placement") or isinstance(strategy, type):
         raise ConfigurationError(
-            Finding(
-                code="RP105",
-                what=f"{_seen(strategy)} is not a placement strategy",
-                remedy="pass one, such as roost.PackedPlacementStrategy(0, 3), "
-                "or launch a plan: cluster.launch(roost.plan(job, cluster), workers)",
-            )
+            code="RP105",
+            what=f"{_seen(strategy)} is not a placement strategy",
+            remedy="pass one, such as roost.PackedPlacementStrategy(0, 3), "
+            "or launch a plan: cluster.launch(roost.plan(job, cluster), workers)",
         )
     members = strategy.get_placement(inventory, isolate_accelerator)
     grouped = inventory.joined(getattr(strategy, "groups", {}))
     problem = _misplacement(members, grouped)
     if problem:
         what = f"the placements of {_seen(strategy)} cannot be launched"
-        raise PlacementError(Finding(code="RP105", what=what, why=problem))
+        raise PlacementError(code="RP105", what=what, why=problem)
     component = ComponentPlan(
         name=name,
         node_groups=tuple(dict.fromkeys(place.node_group_label for place in members)),
@@ -98,7 +96,7 @@ def _seen(strategy: Any) -> str:
 
 
 def _misplacement(members: Any, inventory: Inventory) -> str:
-    """What is wrong with what a strategy returned: it may be anyone's."""
+    """Why placements cannot be launched; empty if they can. The strategy may be a class of the user's."""
     if not isinstance(members, Sequence) or not all(isinstance(one, Placement) for one in members):
         return "they are not a list of roost.Placement"
     if sorted(one.rank for one in members) != list(range(len(members))) or not members:

@@ -46,20 +46,14 @@ def shortages(
         total = node.accelerators.count
         free = total - sum(holder.count for holder in there)
         if clashes or len(wanted) > free:
-            held = ", ".join(clashes) or ", ".join(
-                f"{holder.name} holds {holder.count:g}" for holder in there
-            )
-            findings.append(
-                Finding(
-                    code="RE107",
-                    what=f"{node}: {numbered(wanted)} cannot be reserved",
-                    why=f"{len(wanted)} needed, {max(0, free):g} of {total} free"
-                    + (f"; {held}" if held else ""),
-                    remedy="wait for the holder to end, or place the job on other accelerators"
-                    if held
-                    else "place fewer accelerators there",
-                )
-            )
+            held = clashes or [f"{holder.name} holds {holder.count:g}" for holder in there]
+            why = f"{len(wanted)} needed, {max(0, free):g} of {total} free"
+            remedy = "place fewer accelerators there"
+            if held:
+                why += f"; {', '.join(held)}"
+                remedy = "wait for the holder to end, or place the job on other accelerators"
+            what = f"{node}: {numbered(wanted)} cannot be reserved"
+            findings.append(Finding(code="RE107", what=what, why=why, remedy=remedy))
     return findings
 
 

@@ -12,17 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
 from typing_extensions import TypedDict
 
 from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import RankSyntaxError, parse_ranks
+from roost.config.supervise import RestartPolicy
 from roost.errors import CODES, Finding, Span, dotted
+from roost.inventory.checked_nodes import CheckedNode
 from roost.inventory.groups import NodeEnvironment, NodeGroup
 from roost.inventory.hardware import HardwareUnit
 from roost.inventory.inventory import Inventory
-from roost.inventory.nodes import Accelerators, Node
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
 from roost.placement.placement import Assignment, make_placements
 from roost.planning.component_plan import ComponentPlan, Engines
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 # `roost plan --json` adds these to each component; both follow from the rest.
 SHOWN_ONLY = ("placements", "share")
-_Number = Annotated[int, Field(ge=0, le=10**9)]
+_Number = Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
 class Damage(Exception):
@@ -41,36 +42,21 @@ class Damage(Exception):
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _SavedAccelerators(_Saved):
-    count: Annotated[int, Field(ge=0, le=4096)]
-    type: str
-    model: str
-    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
-
-
-class _SavedNode(_Saved):
-    rank: _Number
-    ip: str
-    hostname: str
-    cpus: _Number | None
-    accelerators: _SavedAccelerators
+    model_config = ConfigDict(extra="forbid")  # not strict: a strict model takes records as instances only
 
 
 class _SavedEnvironment(_Saved):
-    node_ranks: list[_Number]
+    node_ranks: tuple[_Number, ...]
     env_vars: dict[str, str | None]
     python_interpreter_path: str | None
 
 
 class _SavedGroup(_Saved):
     label: str
-    node_ranks: list[_Number]
+    node_ranks: tuple[_Number, ...]
     hardware_type: str | None
     hardware: list[dict[str, Any]]
-    ignore_hardware: bool
+    ignore_hardware: StrictBool
     environments: list[_SavedEnvironment]
 
 
@@ -81,62 +67,37 @@ class _SavedProcess(TypedDict):  # plans have many, and a dict costs less than a
     group: str
 
 
-class _SavedEngines(_Saved):
-    processes: Annotated[int, Field(ge=1, le=10**6)]
-    server: str
-    kind: str
-
-
 class _SavedComponent(_Saved):
     rule: str
-    node_groups: list[str]
-    isolate_accelerator: bool
-    engines: _SavedEngines | None = None
+    node_groups: tuple[str, ...]
+    isolate_accelerator: StrictBool
+    engines: Engines | None = None
     processes: list[_SavedProcess]
     placements: list[dict[str, Any]] | None = None
     share: list[float] | None = None
 
 
-class _SavedSpan(_Saved):
-    source: str
-    line: _Number
-    column: _Number
-    length: _Number
-
-
-class _SavedFinding(_Saved):
+class SavedFinding(_Saved):
     code: str
     severity: str
     what: str
     why: str
     remedy: str
-    path: list[str | int]
-    where: _SavedSpan | None
+    path: tuple[str | int, ...]
+    where: Span | None
 
 
-class _SavedPlan(_Saved):
-    format_version: int
+class SavedPlan(_Saved):
+    format_version: StrictInt
     digest: str
     job_file: str
-    nodes: Annotated[list[_SavedNode], Field(min_length=1)]
+    nodes: Annotated[list[CheckedNode], Field(min_length=1)]
     node_groups: list[_SavedGroup]
     components: dict[str, _SavedComponent]
-    shares: dict[str, Annotated[float, Field(ge=0.0001, le=1)]] = {}
-    findings: list[_SavedFinding]
+    shares: dict[str, Annotated[StrictFloat, Field(ge=0.0001, le=1)]] = {}
+    supervise: dict[str, RestartPolicy] = {}
+    findings: list[SavedFinding]
     checksum: str
-
-
-_FORMAT = TypeAdapter(_SavedPlan)
-
-
-class PlanFields(TypedDict):
-    """The arguments of `Plan`."""
-
-    inventory: Inventory
-    components: dict[str, ComponentPlan]
-    findings: tuple[Finding, ...]
-    shares: Mapping[str, float]
-    job_file: str
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -151,25 +112,21 @@ def to_plain_data(plan: Plan, digest: str) -> dict[str, Any]:
         "nodes": [asdict(node) for node in plan.inventory.nodes],
         "node_groups": [_plain_group(group) for group in plan.inventory.groups.values()],
         "components": {name: _plain_component(one) for name, one in plan.components.items()},
-        **({"shares": dict(plan.shares)} if plan.shares else {}),
+        "shares": dict(plan.shares),
+        "supervise": {name: one.to_dict() for name, one in plan.supervise.items()},
         "findings": [finding.to_dict() for finding in plan.findings],
     }
+    data = {key: value for key, value in data.items() if value or key not in ("shares", "supervise")}
     return {**data, "checksum": checksum(data)}
 
 
 def _plain_group(group: NodeGroup) -> dict[str, Any]:
     return {
-        "label": group.label,
+        **asdict(group),
         "node_ranks": list(group.node_ranks),
-        "hardware_type": group.hardware_type,
         "hardware": [unit.to_dict() for unit in group.hardware],
-        "ignore_hardware": group.ignore_hardware,
         "environments": [
-            {
-                "node_ranks": list(env.node_ranks),
-                "env_vars": dict(env.env_vars),
-                "python_interpreter_path": env.python_interpreter_path,
-            }
+            {**asdict(env), "node_ranks": list(env.node_ranks), "env_vars": dict(env.env_vars)}
             for env in group.environments
         ],
     }
@@ -182,12 +139,8 @@ def _plain_component(component: ComponentPlan) -> dict[str, Any]:
         "isolate_accelerator": component.members[0].isolate_accelerator,
         **({"engines": asdict(component.engines)} if component.engines else {}),
         "processes": [
-            {
-                "node": place.cluster_node_rank,
-                "devices": list(place.hardware),
-                "group": place.node_group_label,
-            }
-            for place in component.members
+            {"node": p.cluster_node_rank, "devices": list(p.hardware), "group": p.node_group_label}
+            for p in component.members
         ],
     }
 
@@ -201,31 +154,26 @@ def checksum(data: Mapping[str, Any]) -> str:
             for name, component in data["components"].items()
         },
     }
-    text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
+    try:
+        text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
+    except TypeError:  # bytes, or keys of several types
+        raise Damage("it is not plain data") from None
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def from_plain_data(data: Mapping[str, Any]) -> PlanFields:
+def from_plain_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `Plan`."""
     try:
-        saved = _FORMAT.validate_python(dict(data))
+        saved = SavedPlan.model_validate(dict(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise Damage(f"{dotted(first['loc'])[:100] or 'the plan'}: {first['msg']}") from None
     except RecursionError:
         raise Damage("nested too deep") from None
-    nodes = tuple(
-        Node(
-            rank=node.rank,
-            ip=node.ip,
-            hostname=node.hostname,
-            cpus=node.cpus,
-            accelerators=Accelerators(**node.accelerators.model_dump()),
-        )
-        for node in saved.nodes
-    )
+    nodes = tuple(saved.nodes)
     _expect(all(node.rank == index for index, node in enumerate(nodes)), "the nodes are not in order")
     groups = {group.label: _group(group, len(nodes)) for group in saved.node_groups}
     _expect(len(groups) == len(saved.node_groups), "a node group is there twice")
@@ -234,13 +182,18 @@ def from_plain_data(data: Mapping[str, Any]) -> PlanFields:
         name: _component(name, component, inventory) for name, component in saved.components.items()
     }
     _expect(components.keys() >= saved.shares.keys(), "a share of a component that is not in the plan")
-    return PlanFields(
-        inventory=inventory,
-        components=components,
-        findings=tuple(_finding(finding) for finding in saved.findings),
-        shares=saved.shares,
-        job_file=saved.job_file,
-    )
+    _expect(components.keys() >= saved.supervise.keys(), "a policy of a component that is not in the plan")
+    for name, policy in saved.supervise.items():
+        spare = _ascending(policy.spare_nodes, len(nodes))
+        _expect(spare, f"{name}: spare nodes that are not there, or twice")
+    return {
+        "inventory": inventory,
+        "components": components,
+        "findings": tuple(map(_finding, saved.findings)),
+        "shares": saved.shares,
+        "job_file": saved.job_file,
+        "supervise": saved.supervise,
+    }
 
 
 def _expect(right: bool, otherwise: str) -> None:
@@ -263,21 +216,12 @@ def _group(saved: _SavedGroup, num_nodes: int) -> NodeGroup:
         node = unit.get("node_rank")
         _expect(isinstance(node, int) and node in saved.node_ranks, f"{subject} has hardware elsewhere")
         _expect(_plain(unit, 0), f"{subject} has hardware that is not plain data")
-    return NodeGroup(
-        label=saved.label,
-        node_ranks=tuple(saved.node_ranks),
-        hardware_type=saved.hardware_type,
-        hardware=tuple(map(HardwareUnit.from_dict, saved.hardware)),
-        ignore_hardware=saved.ignore_hardware,
-        environments=tuple(
-            NodeEnvironment(
-                node_ranks=tuple(env.node_ranks),
-                env_vars=tuple(env.env_vars.items()),
-                python_interpreter_path=env.python_interpreter_path,
-            )
-            for env in saved.environments
-        ),
+    environments = tuple(
+        NodeEnvironment(**{**dict(env), "env_vars": tuple(env.env_vars.items())})
+        for env in saved.environments
     )
+    hardware = tuple(map(HardwareUnit.from_dict, saved.hardware))
+    return NodeGroup(**{**dict(saved), "hardware": hardware, "environments": environments})
 
 
 def _plain(value: Any, depth: int) -> bool:
@@ -314,15 +258,12 @@ def _component(name: str, saved: _SavedComponent, inventory: Inventory) -> Compo
             raise Damage(f"{name} rank {rank} is on devices that do not exist")
         assignments.append((slots[key], devices))
     members = tuple(make_placements(assignments, saved.isolate_accelerator))
-    shown = saved.placements
-    _expect(
-        shown is None or shown == [place.to_dict() for place in members], f"{name} shows other placements"
-    )
-    engines = Engines(**saved.engines.model_dump()) if saved.engines else None
-    whole = engines is None or len(members) % engines.processes == 0
+    same = saved.placements is None or saved.placements == [place.to_dict() for place in members]
+    _expect(same, f"{name} shows other placements")
+    whole = saved.engines is None or len(members) % saved.engines.processes == 0
     _expect(whole, f"{name}: its processes do not form whole engines")
     return ComponentPlan(
-        name=name, rule=saved.rule, node_groups=tuple(saved.node_groups), members=members, engines=engines
+        name=name, rule=saved.rule, node_groups=saved.node_groups, members=members, engines=saved.engines
     )
 
 
@@ -337,14 +278,6 @@ def _slot(inventory: Inventory, node: int, label: str, holds_devices: bool) -> S
     return Slot(there, label, ACCELERATOR, 0, there.accelerators.count)
 
 
-def _finding(saved: _SavedFinding) -> Finding:
+def _finding(saved: SavedFinding) -> Finding:
     _expect(saved.code in CODES, f"an unknown code {saved.code[:20]!r}")
-    where = None if saved.where is None else Span(excerpt="", **saved.where.model_dump())
-    return Finding(
-        code=saved.code,
-        what=saved.what,
-        why=saved.why,
-        remedy=saved.remedy,
-        path=tuple(saved.path),
-        where=where,
-    )
+    return Finding(**{name: value for name, value in saved if name != "severity"})

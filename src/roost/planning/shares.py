@@ -7,6 +7,7 @@ accelerator never exceeds 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from roost.config.ranks import ranges
@@ -62,19 +63,12 @@ def _problem(names: Sequence[str], wishes: Mapping[str, float]) -> Finding | Non
     others = [name for name in names if name not in wishes]
     listed = " + ".join(f"{name} {wishes[name]:g}" for name in asked)
     if total > WHOLE:
-        return Finding(
-            code="RP111",
-            what=f"the shares add up to {total / WHOLE:g}",
-            why=listed,
-            remedy="lower them until they add up to 1 at most",
-        )
+        what, remedy = f"the shares add up to {total / WHOLE:g}", "lower them until they add up to 1 at most"
+        return Finding(code="RP111", what=what, why=listed, remedy=remedy)
     if others and (WHOLE - total) // len(others) == 0:
-        return Finding(
-            code="RP111",
-            what=f"the shares leave nothing for {' and '.join(others)}",
-            why=f"{listed} = {total / WHOLE:g}",
-            remedy="lower them, or give every component there a share",
-        )
+        what = f"the shares leave nothing for {' and '.join(others)}"
+        remedy = "lower them, or give every component there a share"
+        return Finding(code="RP111", what=what, why=f"{listed} = {total / WHOLE:g}", remedy=remedy)
     return None
 
 
@@ -88,15 +82,8 @@ def share_problems(occupancy: Mapping[Device, Uses], wishes: Mapping[str, float]
     for names, devices in where.items():
         problem = _problem(names, wishes)
         if problem is not None:
-            findings.append(
-                Finding(
-                    code=problem.code,
-                    what=f"{_listed(devices)}: {problem.what}",
-                    why=problem.why,
-                    remedy=problem.remedy,
-                    path=("cluster", "shares"),
-                )
-            )
+            what, path = f"{_listed(devices)}: {problem.what}", ("cluster", "shares")
+            findings.append(replace(problem, what=what, path=path))
     return findings
 
 

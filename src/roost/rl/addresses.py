@@ -107,11 +107,25 @@ def is_fine(answer: int | str) -> bool:
 
 def http_status(url: str, timeout: float) -> int | str:
     """The status of a GET, or in words why there is none. Proxies of the environment are not asked."""
+    answer = http_answer(url, timeout, most_bytes=0)
+    return answer if isinstance(answer, str) else answer[0]
+
+
+def http_answer(
+    url: str,
+    timeout: float,
+    method: str = "GET",
+    body: bytes | None = None,
+    most_bytes: int = 16 * 1024 * 1024,
+) -> tuple[int, bytes] | str:
+    """Status and first bytes of an answer, or in words why there is none. The request's body is JSON."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        return connection.getresponse().status
+        connection.request(method, path, body, {"content-type": "application/json"} if body else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read(most_bytes) if most_bytes else b""
     except ConnectionRefusedError:
         return "connection refused"
     except TimeoutError:

@@ -16,6 +16,7 @@ PLACEHOLDERS = frozenset(
     (
         *("host", "port", "nccl_port", "dist_init_addr", "bootstrap_port"),
         *("node_rank", "num_nodes", "devices", "engine", "server", "kind", "share"),
+        "metrics_port",  # of routers
     )
 )
 _PLACE = re.compile(r"\{([a-z_]+)\}")
@@ -126,11 +127,9 @@ def _as_text(value: object) -> str:
 def _check_values(texts: Sequence[str], values: Mapping[str, object]) -> None:
     if not isinstance(values, Mapping):
         raise ConfigurationError(
-            Finding(
-                code="RC103",
-                what=f"values are a mapping of placeholders to what they stand for, not {type(values).__name__}",
-                remedy='such as {"port": 30000}; an engine has them as self.engine.values()',
-            )
+            code="RC103",
+            what=f"values are a mapping of placeholders to what they stand for, not {type(values).__name__}",
+            remedy='such as {"port": 30000}; an engine has them as self.engine.values()',
         )
     used = dict.fromkeys(name for text in texts for name in _names(text))
     problems = [_no_value(name, values) for name in used if values.get(name) is None]

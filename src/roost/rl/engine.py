@@ -6,12 +6,11 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roost.engine.here import inline_here, lease_ports
+from roost.engine.here import lease_ports
 from roost.engine.ports.port_lease import PortLease
-from roost.engine.processes.confinement import confine
-from roost.engine.workers.worker import Worker
 from roost.rl.addresses import Address
 from roost.rl.command import CommandLine
+from roost.rl.confined_worker import ConfinedWorker
 from roost.rl.server_process import ServerProcess
 
 
@@ -67,7 +66,7 @@ class EngineContext:
         return {name: value for name, value in values.items() if value is not None}
 
 
-class Engine(Worker):
+class Engine(ConfinedWorker):
     """Subclass it and override `start`, which returns when the engine can serve.
 
     `self.engine` says what it is: its host, ports, rendezvous address and devices. Its child processes end
@@ -76,12 +75,6 @@ class Engine(Worker):
 
     engine: EngineContext
     _leases: tuple[PortLease, ...] = ()
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        worker = super().__new__(cls)
-        if hasattr(worker, "_context") and inline_here() is None:
-            confine()  # before the constructor, which may start children
-        return worker
 
     def start(self) -> None:
         """Bring the engine up. The default has nothing to bring up."""
@@ -92,6 +85,12 @@ class Engine(Worker):
 
     def stop(self) -> None:
         """Asked before the process is ended, so that it can end what it started in good order."""
+
+    def offload(self) -> None:
+        """Give the accelerator's memory back. Its router does not send it requests then."""
+
+    def onload(self) -> None:
+        """Take the memory again. The engine can serve when this returns."""
 
     # -- called by the rollout manager -----------------------------------------------------------------
 

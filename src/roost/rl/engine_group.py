@@ -1,4 +1,4 @@
-"""The engines of one group of a layout."""
+"""The engines of one group of a layout: who is who, what each is told, and the words for what goes wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.group import WorkerGroup
+from roost.engine.workers.arguments import scatter
+from roost.engine.workers.remote_errors import in_one_line
 from roost.engine.workers.result import GroupResult
-from roost.engine.workers.scatter import scatter
-from roost.errors import CallTimeout, WorkerError
+from roost.errors import CallTimeout, Finding, LaunchError, RoostError, WorkerDied, WorkerError
 from roost.planning.component_plan import Engines
+from roost.rl.addresses import Address
 from roost.rl.engine import EngineContext, EngineSeat
-from roost.rl.engine_contexts import engine_contexts
+from roost.rl.server_process import ServerFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,20 @@ class RunningEngines:
 
     def ranks(self, engine: int) -> range:
         return range(engine * self.processes, (engine + 1) * self.processes)
+
+    def up(self) -> list[int]:
+        """The engines whose processes have all started."""
+        return [one for one in range(len(self)) if all(rank in self.contexts for rank in self.ranks(one))]
+
+    def forget(self, engine: int) -> None:
+        """It is not up until it is brought up again."""
+        for rank in self.ranks(engine):
+            self.contexts.pop(rank, None)
+
+    def call(self, method: str) -> GroupResult:
+        """A method on every process that is up."""
+        result: GroupResult = getattr(self._on(sorted(self.contexts)), method)()
+        return result
 
     def take_seats(self, ranks: Sequence[int], dist_init_ports: int) -> GroupResult:
         """Each process leases ports where it runs."""
@@ -105,3 +121,62 @@ def _is_healthy(result: GroupResult, deadline: float) -> bool | None:
         return None  # it hangs, or is in the middle of another call
     except WorkerError:
         return False  # it died, or its own check failed
+
+
+def engine_contexts(
+    ranks: Sequence[int], seats: Sequence[EngineSeat], processes: int, *, server: str, kind: str
+) -> list[EngineContext]:
+    """For each of these ranks of a group; whole engines, in order.
+
+    Every group counts its own ranks, so an engine's first process is found whatever groups come before it.
+    """
+    contexts = []
+    for position, rank in enumerate(ranks):
+        index, node_rank = divmod(rank, processes)
+        first = seats[position - node_rank]
+        contexts.append(
+            EngineContext(
+                server=server,
+                kind=kind,
+                index=index,
+                node_rank=node_rank,
+                num_nodes=processes,
+                host=seats[position].host,
+                port=seats[position].port,
+                nccl_port=seats[position].nccl_port,
+                dist_init_addr=str(Address(first.host, first.dist_init_ports[0])),
+                dist_init_ports=first.dist_init_ports,
+                bootstrap_port=first.bootstrap_port,
+            )
+        )
+    return contexts
+
+
+def engine_failed(group: RunningEngines, error: WorkerError) -> LaunchError:
+    cause = error.__cause__
+    remedy = cause.findings[0].remedy if isinstance(cause, RoostError) else ""
+    if isinstance(error, WorkerDied) or cause is None:
+        why = error.findings[0].why
+        remedy = "its process ended while starting: the worker's log has the reason"
+    else:
+        why = in_one_line(cause)
+    failed = ServerFailed(
+        Finding(code="RE120", what=f"{_who(group, error.rank)} did not start", why=why[:600], remedy=remedy)
+    )
+    failed.tail = getattr(cause, "tail", "")
+    return failed
+
+
+def engine_late(group: RunningEngines, rank: int, within: float) -> LaunchError:
+    return LaunchError(
+        code="RE120",
+        what=f"{_who(group, rank)} is not ready after {within:g} s",
+        why="its start has not returned",
+        remedy="give it more time with RolloutManager(timeout=...), or look at the worker's log",
+    )
+
+
+def _who(group: RunningEngines, rank: int) -> str:
+    engine, process = divmod(rank, group.processes)
+    of = f", process {process} of {group.processes}" if group.processes > 1 else ""
+    return f"engine {engine} of {group.component} ({group.seat(rank)}{of})"

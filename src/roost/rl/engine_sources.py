@@ -23,11 +23,9 @@ def launchers(engine: What | Mapping[str, What] | None, layout: Layout) -> dict[
     running = {part.component: part.server for part in layout.engine_groups() if part.kind != "placeholder"}
     if engine is None and running:
         raise ConfigurationError(
-            Finding(
-                code="RC102",
-                what=f"nothing says what the engines of {', '.join(sorted(set(running.values())))} are",
-                remedy="pass an Engine class or a CommandLine",
-            )
+            code="RC102",
+            what=f"nothing says what the engines of {', '.join(sorted(set(running.values())))} are",
+            remedy="pass an Engine class or a CommandLine",
         )
     if not isinstance(engine, Mapping):
         return {component: _launcher(engine) for component in running}

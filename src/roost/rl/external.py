@@ -40,9 +40,12 @@ class ExternalEngines:
         if silent:
             raise LaunchError(*silent)
 
-    def ready(self, timeout: float) -> list[Endpoint]:
+    def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint(url=one.url, server=self.SERVER, kind="regular", host=one.host, port=one.port)
             for one in self.addresses
-            if is_fine(self._ask(one, max(0.01, min(ANSWER_WITHIN, timeout))))
         ]
+
+    def ready(self, timeout: float) -> list[Endpoint]:
+        within = max(0.01, min(ANSWER_WITHIN, timeout))
+        return [one for one in self.endpoints() if is_fine(http_status(one.url + self._path, within))]

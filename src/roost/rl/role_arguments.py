@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from roost.engine.placement_groups import PlacementGroups, RoleGroup
 from roost.engine.pool import Pool
 from roost.engine.workers.worker import GroupLauncher, Worker
-from roost.errors import ConfigurationError, Finding
+from roost.errors import ConfigurationError
 
 
 def launcher_of(what: Any, kind: type[Worker], name: str) -> GroupLauncher:
@@ -20,10 +21,13 @@ def launcher_of(what: Any, kind: type[Worker], name: str) -> GroupLauncher:
     )
 
 
-def check_pool(pool: Any) -> None:
-    if not isinstance(pool, Pool):
+def pool_of(pool: Any) -> Pool:
+    """The pool itself, or the pool of what `create_placement_groups` returns."""
+    found = pool.pool if isinstance(pool, (RoleGroup, PlacementGroups)) else pool
+    if not isinstance(found, Pool):
         raise refused(pool, "a pool", "pass what cluster.pool(layout) returns")
+    return found
 
 
 def refused(value: Any, wanted: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError(Finding(code="RC103", what=f"{value!r} is not {wanted}"[:200], remedy=remedy))
+    return ConfigurationError(code="RC103", what=f"{value!r} is not {wanted}"[:200], remedy=remedy)

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+from roost.engine.placement_groups import PlacementGroups, RoleGroup
 from roost.engine.pool import Pool
 from roost.engine.workers.result import GroupResult, seconds
 from roost.engine.workers.worker import GroupLauncher
-from roost.errors import CallTimeout, ConfigurationError, Finding, LaunchError, WorkerError, nearest
+from roost.errors import CallTimeout, ConfigurationError, LaunchError, WorkerError, nearest
 from roost.rl.addresses import parse_addresses
-from roost.rl.engine_group import Endpoint, RunningEngines
+from roost.rl.command import CommandLine
+from roost.rl.engine_group import Endpoint, RunningEngines, engine_failed, engine_late
 from roost.rl.engine_sources import What, launchers
 from roost.rl.external import ExternalEngines
-from roost.rl.failures import engine_failed, engine_late
-from roost.rl.role_arguments import check_pool, refused
+from roost.rl.role_arguments import pool_of, refused
+from roost.rl.routers import ROUTED, Router, checked_router, end_routers, start_routers
 
 READY_WITHIN = 600.0  # seconds for all engines together
 MOST_PORTS = 1_000
 
 
-class RolloutManager:
+class RolloutManager(AbstractContextManager["RolloutManager"]):
     """Runs the rollout part of a pool's layout.
 
     `engine` is an `Engine` class, `MyEngine.create_group(...)`, a `CommandLine`, or one of these for each
     server, or for each component, by its name. `external` are addresses of engines that run already.
     Everything is started together; when one engine cannot start, all are taken down and the error says which
     one and why. `groups` holds the engines by component, to call their methods. `name` replaces `rollout` in
-    the names of the worker groups, for a second rollout in one job.
+    the names of the worker groups, for a second rollout in one job. `renew` is called with the endpoint of each engine
+    that was started again, to bring it the current weights; until it returns, the engine is not listed. With `router=True`, each server has one address in front of its
+    engines, `routers[server].url`; a `CommandLine` runs another router than sglang-router.
     """
 
     def __init__(
         self,
-        pool: Pool,
+        pool: Pool | RoleGroup | PlacementGroups,
         engine: What | Mapping[str, What] | None = None,
         *,
         external: Sequence[str] = (),
@@ -42,29 +47,35 @@ class RolloutManager:
         dist_init_ports: int = 8,
         timeout: float = READY_WITHIN,
         name: str = "rollout",
+        renew: Callable[[Endpoint], object] | None = None,
+        router: CommandLine | bool = False,
     ) -> None:
-        check_pool(pool)
-        self.pool = pool
+        pool = self.pool = pool_of(pool)
         self.groups: dict[str, RunningEngines] = {}
+        self.routers: dict[str, Router] = {}
+        self._offloaded: set[tuple[str, int]] = set()  # engines, by component and number
         self._name = name
+        self._renew = renew
         self._dist_init_ports = _checked_ports(dist_init_ports)
         self._timeout = READY_WITHIN if (limit := seconds(timeout)) is None else limit
         self._external = ExternalEngines(parse_addresses(_checked_list(external)), health_path)
         if pool.layout.mode.is_external and not external:
             raise ConfigurationError(
-                Finding(
-                    code="RC102",
-                    what="the layout says rollout_external, and no external engine is named",
-                    remedy='pass their addresses: external=["10.0.0.7:30000"]',
-                )
+                code="RC102",
+                what="the layout says rollout_external, and no external engine is named",
+                remedy='pass their addresses: external=["10.0.0.7:30000"]',
             )
-        sources = launchers(engine, pool.layout)
+        sources, router = launchers(engine, pool.layout), checked_router(router)
         deadline = time.monotonic() + self._timeout
         self._external.check()
         try:
+            if router and (kinds := self._routed_kinds()):
+                command = router if isinstance(router, CommandLine) else None
+                self.routers = start_routers(pool, command, kinds, name, deadline)
             self._launch(sources, deadline)
             ranks = {name: range(group.world_size) for name, group in self.groups.items()}
             self._bring_up(ranks, deadline)
+            self._tell_routers(deadline)
         except BaseException:
             self.shutdown(grace=0.0)
             raise
@@ -104,11 +115,70 @@ class RolloutManager:
         except WorkerError as error:
             raise engine_failed(group, error) from error
 
+    # -- routers ---------------------------------------------------------------------------------------
+
+    @property
+    def router(self) -> Router:
+        """The router of the only server that has one."""
+        if len(self.routers) != 1:
+            names = ", ".join(sorted(self.routers))
+            raise LaunchError(
+                code="RE129",
+                what=f"this rollout has {len(self.routers) or 'no'} routers",
+                why=f"they are those of {names}" if names else "",
+                remedy="ask for one: rollout.routers[server]"
+                if names
+                else "pass router=True, with a layout that runs engines",
+            )
+        return next(iter(self.routers.values()))
+
+    def _routed_kinds(self) -> dict[str, frozenset[str]]:
+        """By server, the kinds of its engines that a router can send requests to."""
+        found: dict[str, set[str]] = {}
+        for part in self.pool.layout.engine_groups():
+            if part.kind in ROUTED:
+                found.setdefault(part.server, set()).add(part.kind)
+        if self._external.addresses:
+            found.setdefault(ExternalEngines.SERVER, set()).add("regular")
+        return {server: frozenset(kinds) for server, kinds in found.items()}
+
+    def _tell_routers(
+        self,
+        deadline: float,
+        *,
+        without: Collection[tuple[str, int]] = (),
+        joining: Collection[tuple[str, int]] | None = None,
+        server: str | None = None,
+    ) -> None:
+        """Make the engines that are up, but for these, the engines of their routers, or of the router of one server.
+
+        Raises if one of those that are `joining`, or any, is not taken. One router that fails stops no other.
+        """
+        up = {
+            (name, engine): group.endpoint(engine)
+            for name, group in self.groups.items()
+            for engine in group.up()
+            if (name, engine) not in self._offloaded and (name, engine) not in without
+        }
+        required = None if joining is None else {up[one].url for one in joining}
+        problems: list[LaunchError] = []
+        for name, router in self.routers.items():
+            if server not in (None, name):
+                continue
+            served = self._external.endpoints() if name == ExternalEngines.SERVER else up.values()
+            wanted = [one for one in served if one.server == name and one.kind in ROUTED]
+            try:
+                router.route_to(wanted, deadline, required)
+            except LaunchError as error:
+                problems.append(error)
+        if problems:
+            raise _together(problems)
+
     # -- asking ----------------------------------------------------------------------------------------
 
     def health(self, timeout: float = 10.0) -> dict[str, list[bool | None]]:
         """Of each group, engine by engine: whether it says that it can serve; None without an answer."""
-        deadline = time.monotonic() + (10.0 if (limit := seconds(timeout)) is None else limit)
+        deadline = time.monotonic() + _within(timeout)
         asked = {name: group.ask_health() for name, group in self.groups.items() if group.workers}
         return {name: self.groups[name].healthy(results, deadline) for name, results in asked.items()}
 
@@ -117,13 +187,13 @@ class RolloutManager:
         servers = {group.server for group in self.groups.values()} | {ExternalEngines.SERVER}
         if server is not None and server not in servers:
             raise ConfigurationError(
-                Finding(code="RC101", what=f"no server {server!r}", remedy=nearest(str(server), servers))
+                code="RC101", what=f"no server {server!r}", remedy=nearest(str(server), servers)
             )
         ready = [
             self.groups[name].endpoint(engine)
             for name, engines in self.health(timeout).items()
             for engine, is_healthy in enumerate(engines)
-            if is_healthy
+            if is_healthy and (name, engine) not in self._offloaded
         ]
         return [one for one in [*ready, *self._external.ready(timeout)] if server in (None, one.server)]
 
@@ -135,38 +205,92 @@ class RolloutManager:
         if group is None or not isinstance(engine, int) or not 0 <= engine < len(group):
             known = ", ".join(f"{name} 0-{len(one) - 1}" for name, one in self.groups.items() if len(one))
             raise LaunchError(
-                Finding(
-                    code="RE116",
-                    what=f"there is no engine {engine!r} in {component!r}"[:200],
-                    why=f"engines: {known or 'none'}",
-                )
+                code="RE116",
+                what=f"there is no engine {engine!r} in {component!r}"[:200],
+                why=f"engines: {known or 'none'}",
             )
         assert group.workers is not None
         deadline = time.monotonic() + self._timeout
         ranks = group.ranks(engine)
-        for rank in ranks:
-            group.contexts.pop(rank, None)  # until it is up again, it is not
+        self._tell_routers(deadline, without=[(component, engine)], joining=(), server=group.server)
+        group.forget(engine)
+        self._offloaded.discard((component, engine))
         group.workers.restart_ranks(*ranks, timeout=_left(deadline))
         try:
             self._bring_up({component: ranks}, deadline)
         except BaseException:
             group.workers.end_ranks(*ranks)
             raise
-        return group.endpoint(engine)
+        endpoint = group.endpoint(engine)
+        if self._renew is not None:  # with the weights it was built with, it must not serve
+            kept = {rank: group.contexts.pop(rank) for rank in ranks}
+            self._renew(endpoint)
+            group.contexts.update(kept)
+        self._tell_routers(deadline, joining=[(component, engine)], server=group.server)
+        return endpoint
 
     def recover(self, timeout: float = 10.0) -> list[Endpoint]:
-        """Restart every engine that is dead, or says that it cannot serve. One that fails stops no other."""
+        """Restart every engine that is dead, or says that it cannot serve, and every router that does not answer.
+
+        One that fails stops no other.
+        """
+        limit = _within(timeout)
         back, problems = [], []
-        for name, engines in self.health(timeout).items():
-            for engine, is_healthy in enumerate(engines):
-                if is_healthy is False:
-                    try:
-                        back.append(self.restart(name, engine))
-                    except LaunchError as error:
-                        problems.append(error)
+        dead = [
+            (name, engine)
+            for name, engines in self.health(limit).items()
+            for engine, is_healthy in enumerate(engines)
+            if is_healthy is False and (name, engine) not in self._offloaded
+        ]
+        for name, engine in dead:
+            self.groups[name].forget(engine)
+        deadline = time.monotonic() + self._timeout
+        for router in self.routers.values():
+            try:
+                router.recover(limit, deadline)
+            except LaunchError as error:
+                problems.append(error)
+        try:
+            self._tell_routers(deadline)
+        except LaunchError as error:
+            problems.append(error)
+        for name, engine in dead:
+            try:
+                back.append(self.restart(name, engine))
+            except LaunchError as error:
+                problems.append(error)
         if problems:
-            raise LaunchError(*[finding for error in problems for finding in error.findings])
+            raise _together(problems)
         return back
+
+    def offload(self, *components: str) -> None:
+        """Take the engines of these components, or of all, off their routers, then call `offload` on each."""
+        deadline = time.monotonic() + self._timeout
+        chosen = self._chosen(components)
+        engines = {(name, engine) for name in chosen for engine in self.groups[name].up()}
+        self._tell_routers(deadline, without=engines, joining=())
+        self._offloaded |= engines
+        self._on_each(chosen, "offload", deadline)
+
+    def onload(self, *components: str) -> None:
+        """Call `onload` on the engines of these components, or of all; then they are back on their routers."""
+        deadline = time.monotonic() + self._timeout
+        chosen = self._chosen(components)
+        self._on_each(chosen, "onload", deadline)
+        self._offloaded = {one for one in self._offloaded if one[0] not in chosen}
+        self._tell_routers(deadline)
+
+    def _chosen(self, components: Sequence[str]) -> list[str]:
+        for name in components:
+            if name not in self.groups:
+                what, remedy = f"there are no engines in {name!r}"[:200], nearest(str(name), self.groups)
+                raise LaunchError(code="RE116", what=what, remedy=remedy)
+        return list(components or self.groups)
+
+    def _on_each(self, components: Sequence[str], method: str, deadline: float) -> None:
+        asked = [group.call(method) for name in components if (group := self.groups[name]).contexts]
+        for result in asked:
+            result.wait(_left(deadline))
 
     def shutdown(self, grace: float = 5.0) -> None:
         """End the engines and keep their accelerators: asked first, ended after `grace` seconds in any case.
@@ -175,7 +299,9 @@ class RolloutManager:
         """
         deadline = time.monotonic() + (seconds(grace) or 0.0)
         running = [group.workers for group in self.groups.values() if group.workers is not None]
+        routers, self.routers = self.routers, {}
         try:
+            end_routers(routers.values(), _left(deadline))
             asked = [workers.stop() for workers in running if workers.is_running] if grace else []
             for result in asked:
                 with contextlib.suppress(WorkerError):
@@ -185,9 +311,6 @@ class RolloutManager:
                 workers.shutdown()
             self.groups = {}
 
-    def __enter__(self) -> RolloutManager:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
@@ -195,8 +318,18 @@ class RolloutManager:
         return f"<rollout of {sum(map(len, self.groups.values()))} engines in {len(self.groups)} groups>"
 
 
+def _within(timeout: float) -> float:
+    return 10.0 if (limit := seconds(timeout)) is None else limit
+
+
 def _left(deadline: float) -> float:
     return max(0.0, deadline - time.monotonic())
+
+
+def _together(errors: Sequence[LaunchError]) -> LaunchError:
+    if len(errors) == 1:
+        return errors[0]
+    return LaunchError(*[finding for error in errors for finding in error.findings])
 
 
 def _checked_ports(count: Any) -> int:

@@ -227,5 +227,5 @@ def _log_size() -> int | None:
 def _harmless(line: str) -> str:
     """A stranger's line, for a message: no secrets, and nothing that drives a terminal."""
     plain = line[:2000].replace("\t", "    ")
-    kept = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in hide_secrets(plain))
+    kept = "".join(ch if ch.isprintable() else "\ufffd" for ch in hide_secrets(plain))
     return kept if len(kept) <= 500 else kept[:497] + "..."

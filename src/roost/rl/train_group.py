@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from roost.engine.group import WorkerGroup
+from roost.engine.placement_groups import PlacementGroups, RoleGroup
 from roost.engine.pool import Pool
 from roost.engine.workers.result import GroupResult, seconds
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher, Worker
-from roost.errors import Finding, WorkerError
-from roost.rl.role_arguments import check_pool, launcher_of
+from roost.errors import WorkerError
+from roost.rl.role_arguments import launcher_of, pool_of
 
 
 def _submitted(method: str) -> Callable[..., GroupResult]:
@@ -34,10 +36,11 @@ def _waited(method: str) -> Callable[..., list[Any]]:
     return call
 
 
-class TrainGroup:
+class TrainGroup(AbstractContextManager["TrainGroup"]):
     """The trainers of a role of a pool: rank i sits on the role's i-th accelerator.
 
-    `workers` is `Trainer.create_group(...)`, or the class itself. Arguments of calls are the same for every
+    `workers` is `Trainer.create_group(...)`, or the class itself. `pool` is a pool, or the role's entry of
+    `create_placement_groups`. Arguments of calls are the same for every
     rank, or one for each with `roost.scatter`. `timeout` is how long a blocking call may take; a rank that
     dies or raises ends it at once anyway.
     """
@@ -53,8 +56,8 @@ class TrainGroup:
     def __init__(
         self,
         workers: GroupLauncher | type[Worker],
-        pool: Pool,
-        role: str = "actor",
+        pool: Pool | RoleGroup | PlacementGroups,
+        role: str | None = None,
         *,
         name: str | None = None,
         timeout: float | None = None,
@@ -62,8 +65,9 @@ class TrainGroup:
         isolate_accelerator: bool = True,
     ) -> None:
         self._launcher = launcher_of(workers, Worker, "roost.Worker")
-        check_pool(pool)
-        self.pool, self.role, self.name = pool, role, name or role
+        self.pool = pool_of(pool)
+        self.role = role or (pool.role if isinstance(pool, RoleGroup) else "actor")
+        self.name = name or self.role
         self.timeout = seconds(timeout)
         self._start_timeout, self._isolate = start_timeout, isolate_accelerator
         self._workers: WorkerGroup | None = None
@@ -74,13 +78,18 @@ class TrainGroup:
         """The trainers as a worker group, for methods that are not named here."""
         if self._workers is None:
             raise WorkerError(
-                Finding(
-                    code="RE116",
-                    what=f"the trainers of {self.name!r} were released",
-                    remedy="recreate() starts them again on the same accelerators",
-                )
+                code="RE116",
+                what=f"the trainers of {self.name!r} were released",
+                remedy="recreate() starts them again on the same accelerators",
             )
         return self._workers
+
+    @property
+    def handles(self) -> list[Any]:
+        """The Ray actors by rank, for programs that call them themselves."""
+        return self.workers.handles
+
+    _actor_handlers = handles  # the name that older programs use
 
     @property
     def world_size(self) -> int:
@@ -103,9 +112,6 @@ class TrainGroup:
         )
 
     shutdown = release
-
-    def __enter__(self) -> TrainGroup:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()

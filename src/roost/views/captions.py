@@ -10,10 +10,10 @@ from roost.config.ranks import ranges
 from roost.errors import counted
 from roost.inventory.inventory import Inventory
 from roost.planning.held import Unused, untold_count
+from roost.planning.occupancy import is_shared
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.components import listed
-from roost.views.occupancy_masks import OccupancyMasks
 from roost.views.style import printable
 
 MAX_KINDS = 4  # kinds of nodes in a heading
@@ -35,9 +35,7 @@ def _cluster(inventory: Inventory) -> str:
         for node in inventory.nodes
     )
     parts = [
-        f"{counted(nodes, 'node')} x {count} ({model})"
-        if count
-        else f"{counted(nodes, 'node')} without accelerators"
+        counted(nodes, "node") + (f" x {count} ({model})" if count else " without accelerators")
         for (count, model), nodes in kinds.items()
     ]
     return ", ".join(listed(parts, MAX_KINDS, False, "{} more kinds of nodes"))
@@ -60,15 +58,14 @@ def held_lines(plan: Plan, holders: Sequence[Holder], show_all: bool = False) ->
     return listed(lines, MAX_HOLDERS, show_all, "held: ... {} more")
 
 
-def in_short(masks: OccupancyMasks, unused: Mapping[int, Unused]) -> str:
+def in_short(plan: Plan, unused: Mapping[int, Unused]) -> str:
     """`4 nodes, 32 accelerators: 28 used, 4 idle, 8 shared`, with `2 held by others` if others hold some."""
-    nodes = counted(len(masks.nodes), "node")
-    if not masks.total:
+    nodes, total = counted(len(plan.nodes), "node"), plan.inventory.num_accelerators
+    if not total:
         return f"{nodes}, no accelerators"
+    used = total - plan.cells[()]
+    shared = sum(count for uses, count in plan.cells.items() if is_shared(uses))
     held = sum(node.held_count for node in unused.values())
-    idle = masks.total - masks.used - held
     others = f"{held:,} held by others, " if held else ""
-    return (
-        f"{nodes}, {masks.total:,} accelerators: {masks.used:,} used, {others}{idle:,} idle, "
-        f"{masks.shared:,} shared"
-    )
+    idle = total - used - held
+    return f"{nodes}, {total:,} accelerators: {used:,} used, {others}{idle:,} idle, {shared:,} shared"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
-from roost.views.occupancy_masks import OccupancyMasks
+from roost.planning.shares import charge
 
 MAX_LINES = 4  # for the places of one component
 MAX_NAMES = 4  # of components it shares with
@@ -29,9 +29,41 @@ class ComponentRow:
         return value if isinstance(value, tuple) else (value,)
 
 
-def component_rows(plan: Plan, masks: OccupancyMasks, show_all: bool = False) -> list[ComponentRow]:
-    shares = masks.shares(plan.shares)
-    return [_row(component, masks, shares, show_all) for component in plan.components.values()]
+def component_rows(plan: Plan, show_all: bool = False) -> list[ComponentRow]:
+    shares, shares_with = share_ranges(plan), neighbours(plan)
+    return [
+        ComponentRow(
+            name=name,
+            groups=", ".join(component.node_groups) or "cluster",
+            processes=f"{component.world_size:,}",
+            holds=each_holds(component),
+            places=tuple(listed(list(places(component)), MAX_LINES, show_all, "... {} more")),
+            share=_part(shares[name]) if name in shares else "",
+            shares_with=", ".join(listed(shares_with[name], MAX_NAMES, show_all, "{} more")),
+        )
+        for name, component in plan.components.items()
+    ]
+
+
+def neighbours(plan: Plan) -> dict[str, list[str]]:
+    """For each component, the others it shares a device with."""
+    bits = {name: 1 << index for index, name in enumerate(plan.components)}
+    met = dict.fromkeys(bits, 0)  # the components met so far as bits, because there may be many
+    for uses in {*plan.cells, *(uses for place in plan.nodes for _, uses in place.hardware)}:
+        present = sum(bits[use.component] for use in uses)
+        for use in uses:
+            met[use.component] |= present
+    return {name: [other for other in bits if met[name] & bits[other] and other != name] for name in bits}
+
+
+def share_ranges(plan: Plan) -> dict[str, tuple[float, float]]:
+    """The least and the most each component is charged on an accelerator, where it holds any."""
+    found: dict[str, tuple[float, float]] = {}
+    for uses in plan.cells:
+        for name, share in charge(uses, plan.shares).items():
+            least, most = found.get(name, (share, share))
+            found[name] = min(least, share), max(most, share)
+    return found
 
 
 def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]]:
@@ -50,23 +82,6 @@ def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]
 def any_charged(rows: Iterable[ComponentRow]) -> bool:
     """Whether some component has only a part of an accelerator, so that shares are worth a column."""
     return any(row.share not in ("", "1") for row in rows)
-
-
-def _row(
-    component: ComponentPlan,
-    masks: OccupancyMasks,
-    shares: dict[str, tuple[float, float]],
-    show_all: bool,
-) -> ComponentRow:
-    return ComponentRow(
-        name=component.name,
-        groups=", ".join(component.node_groups) or "cluster",
-        processes=f"{component.world_size:,}",
-        holds=each_holds(component),
-        places=tuple(listed(list(places(component)), MAX_LINES, show_all, "... {} more")),
-        share=_part(shares[component.name]) if component.name in shares else "",
-        shares_with=", ".join(listed(masks.neighbours[component.name], MAX_NAMES, show_all, "{} more")),
-    )
 
 
 def listed(items: list[str], limit: int, show_all: bool, more: str) -> list[str]:

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from roost.planning.held import NOTHING_HELD, Unused
+from roost.config.ranks import ranges
+from roost.planning.held import Unused
 from roost.planning.plan import Plan
-from roost.views.occupancy_masks import OccupancyMasks
-from roost.views.rows import NodeRows, Row, bounded, left_out_note
+from roost.views.rows import NodeRows, Row, bounded, map_note
 from roost.views.style import KEEP, Fragments, Style
 
 FEW_NODES = 8  # up to here cells show process ranks
@@ -27,24 +27,16 @@ _LEAST_BESIDE = 20  # the last column may be wrapped to this width
 
 
 def node_map(
-    plan: Plan,
-    masks: OccupancyMasks,
-    style: Style,
-    width: int,
-    show_all: bool = False,
-    unused: Mapping[int, Unused] = NOTHING_HELD,
+    plan: Plan, style: Style, width: int, unused: Mapping[int, Unused], show_all: bool = False
 ) -> tuple[Table, str]:
-    """The map, and a note on the rows it leaves out."""
-    found = NodeRows(plan, masks, style, FEW_NODES, unused)
-    rows, grid = found.drawn(with_ranks=False), True
-    if found.ranks:
-        detailed = found.drawn(with_ranks=True)
-        if _fits(detailed, width, _cell_width(detailed)):
-            rows = detailed
-    if not _fits(rows, width, _cell_width(rows)):
-        grid = False
+    """The map, and a note on what it leaves out."""
+    found = NodeRows(plan, style, FEW_NODES, unused, show_all)
+    rows = found.drawn(with_ranks=bool(found.ranks))
+    if found.ranks and not show_all and not _fits(rows, width):
+        rows = found.drawn(with_ranks=False)
     shown, left_out = bounded(rows, None if show_all else MAX_ROWS)
-    return _table(shown, style, grid), left_out_note(left_out)
+    table = _table(shown, style, _fits(rows, width), None if show_all else MAX_RUNS)
+    return table, map_note(shown, left_out)
 
 
 def _width(fragments: Fragments) -> int:
@@ -57,9 +49,9 @@ def _cell_width(rows: Sequence[Row]) -> int:
     return max(widest, len(str(count - 1)) if count else 1)
 
 
-def _fits(rows: Sequence[Row], width: int, cell: int) -> bool:
+def _fits(rows: Sequence[Row], width: int) -> bool:
     count = max(len(row.cells) for row in rows)
-    grid = max(count * (cell + 1) - 1, len("accelerators"))
+    grid = max(count * (_cell_width(rows) + 1) - 1, len("accelerators"))
     columns = [
         max(len("node"), *(len(row.nodes) for row in rows)),
         max(cell_len(row.host) for row in rows),
@@ -77,7 +69,7 @@ def _joined(parts: Sequence[Fragments], between: str = ", ") -> Fragments:
     return tuple(pieces[1:])
 
 
-def _table(rows: Sequence[Row | None], style: Style, grid: bool) -> Table:
+def _table(rows: Sequence[Row | None], style: Style, grid: bool, most_runs: int | None) -> Table:
     drawn = [row for row in rows if row is not None]
     cell = _cell_width(drawn)
     wall = style.wall if any((" ", "") in cell for row in drawn for cell in row.cells) else " "
@@ -102,7 +94,7 @@ def _table(rows: Sequence[Row | None], style: Style, grid: bool) -> Table:
             values.append(Text(row.host))
         if with_cells:
             values.append(Text(row.model))
-            values.append(_grid(row, style, cell, wall) if grid else _runs(row, style))
+            values.append(_grid(row, style, cell, wall) if grid else _runs(row, style, most_runs))
         if with_beside:
             values.append(style.text(_joined(row.beside)))
         table.add_row(*values)
@@ -123,15 +115,31 @@ def _grid(row: Row, style: Style, cell: int, wall: str) -> Text:
     return Text.assemble((wall, "dim")).join(cells)
 
 
-def _runs(row: Row, style: Style) -> Text:
+def _runs(row: Row, style: Style, most: int | None) -> Text:
+    """Equal cells as one: `0-7 AR`. Cells with ranks are one if the same components are there: `0-7 A0-7`."""
     parts: list[Fragments] = []
     first = 0
-    for fragments, run in groupby(row.cells):
-        last = first + sum(1 for _ in run) - 1
-        numbers = f"{first}-{last}" if last > first else str(first)
-        parts.append(((f"{numbers}{KEEP}", ""), *fragments))
+    for _, run in groupby(range(len(row.cells)), key=lambda index: _alike(row, index)):
+        numbers = list(run)
+        last = numbers[-1]
+        where = f"{first}-{last}" if last > first else str(first)
+        parts.append(((f"{where}{KEEP}", ""), *_together(row, numbers, style)))
         first = last + 1
-    left = len(parts) - MAX_RUNS
+    left = len(parts) - most if most is not None else 0
     if left > 0:
-        parts = [*parts[:MAX_RUNS], ((f"and {left} more", ""),)]
+        parts = [*parts[:most], ((f"and {left} more", ""),)]
     return style.text(_joined(parts, "  "))
+
+
+def _alike(row: Row, index: int) -> object:
+    return tuple(row.ranks[index]) if row.ranks and row.ranks[index] else row.cells[index]
+
+
+def _together(row: Row, numbers: Sequence[int], style: Style) -> Fragments:
+    if not row.ranks or not row.ranks[numbers[0]]:
+        return row.cells[numbers[0]]
+    pieces: list[tuple[str, str]] = []
+    for name in row.ranks[numbers[0]]:
+        ranks = {rank for number in numbers for rank in row.ranks[number][name]}
+        pieces += [(KEEP, ""), (style.letters[name] + ranges(ranks), name)]
+    return tuple(pieces[1:])

@@ -1,6 +1,7 @@
 """A plan as one HTML page: the map, the components, the findings, and the place of every process.
 
-The page needs no other file, runs no script and loads nothing, so it can be attached to a review or a run.
+The page needs no other file and loads nothing, so it can be attached to a review or a run. Its only script, which the
+page allows by its hash, is the search.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from roost.config.ranks import ranges
 from roost.errors import Finding
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.held import unused_by_node
@@ -16,12 +16,14 @@ from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import any_charged, columns, component_rows
-from roost.views.occupancy_masks import OccupancyMasks, occupancy_masks
+from roost.views.drawing import fill_of, text
+from roost.views.map_picture import map_picture
+from roost.views.process_search import FIELD, SCRIPT_HASH, STYLE, holds, search_scripts
 from roost.views.style import Style
-from roost.views.svg import fill_of, map_picture, text, title_of
+from roost.views.svg import title_of
 
 MAX_PROCESSES = 5_000  # up to here every process is listed; a longer page would be slow and unread
-_STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1b1f24; --dim: #6b7280; --line: #d9dde3; }
 @media (prefers-color-scheme: dark) {
   :root { --page: #16191d; --ink: #e6e8eb; --dim: #9aa1ab; --line: #343a42; }
@@ -43,42 +45,44 @@ td.number { text-align: right; }
 .dim, code { color: var(--dim); }
 summary { cursor: pointer; }
 """
-_HEAD = """\
+
+
+def page_head(script: str = "") -> str:
+    """The start of a page. It may load nothing, and run no script but the one of this hash."""
+    allowed = f"; script-src '{script}'" if script else ""
+    return f"""\
 <!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'{allowed}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 """
 
 
 def render_page(
-    plan: Plan,
-    *,
-    show_all: bool = False,
-    job: str = "",
-    day: date | None = None,
-    held: Sequence[Holder] = (),
+    plan: Plan, *, show_all: bool = False, job: str = "", day: date | None = None, held: Sequence[Holder] = ()
 ) -> str:
-    """`job` (the name of its file) and `day` make a heading. `held` is what others hold of the cluster."""
-    masks, style = occupancy_masks(plan), Style.of(plan.components)
+    """`job` (the name of its file) and `day` make a heading. `held` are the programs that hold accelerators of the cluster."""
+    style = Style.of(plan.components)
     unused = unused_by_node(plan, held) if held else {}
     named = heading(plan, job, day)
     title = named or title_of(plan)
-    sums = in_short(masks, unused) + (f", {title_of(plan)}" if named else "")
-    nodes = map_picture(plan, masks, style, unused, held_lines(plan, held, show_all), show_all)
+    sums = in_short(plan, unused) + (f", {title_of(plan)}" if named else "")
+    nodes = map_picture(plan, style, unused, held_lines(plan, held, show_all), show_all)
     parts = [
-        f"{_HEAD}<title>{text(title)}</title>\n<style>{_STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
-        f'<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n<div class="map">\n{nodes.as_svg(title)}</div>\n',
+        f"{page_head(SCRIPT_HASH)}<title>{text(title)}</title>\n",
+        f"<style>{PAGE_STYLE}{STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
+        f"<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n{FIELD}",
+        f'<div class="map">\n{nodes.as_svg(title)}</div>\n',
         "<h2>Components</h2>\n",
-        *_components(plan, masks, style, show_all),
+        *_components(plan, style, show_all),
     ]
     if plan.findings:
         parts += ["<h2>To know</h2>\n", *map(_finding, plan.findings)]
     if plan.components:
         parts += ["<h2>Processes</h2>\n", *_processes(plan, show_all)]
-    return "".join(parts) + "</body>\n</html>\n"
+    return "".join([*parts, search_scripts(plan)]) + "</body>\n</html>\n"
 
 
 def _pointing(plan: Plan) -> Iterator[str]:
@@ -87,8 +91,8 @@ def _pointing(plan: Plan) -> Iterator[str]:
         yield f"body:has(tr.c{bit}:hover) .map .band:not(.c{bit}) {{ opacity: .15; }}\n"
 
 
-def _components(plan: Plan, masks: OccupancyMasks, style: Style, show_all: bool) -> Iterator[str]:
-    rows = component_rows(plan, masks, show_all)
+def _components(plan: Plan, style: Style, show_all: bool) -> Iterator[str]:
+    rows = component_rows(plan, show_all)
     if not rows:
         yield "<p>no component runs here</p>\n"
         return
@@ -100,7 +104,7 @@ def _components(plan: Plan, masks: OccupancyMasks, style: Style, show_all: bool)
             words = "\n".join(map(text, row.lines(field)))
             if field == "name":
                 letter = text(style.letters[row.name])
-                words = f'<span class="chip" style="background:{fill_of(bit)}">{letter}</span>{words}'
+                words = f'<span class="chip" style="background:{fill_of(style.hues[row.name])}">{letter}</span>{words}'
             number = ' class="number"' if field == "processes" else ""
             cells.append(f"<td{number}>{words}</td>")
         yield f'<tr class="c{bit}">{"".join(cells)}</tr>\n'
@@ -108,11 +112,8 @@ def _components(plan: Plan, masks: OccupancyMasks, style: Style, show_all: bool)
 
 
 def _finding(finding: Finding) -> str:
-    more = "".join(
-        f"<br>{kind}: {text(words)}"
-        for kind, words in (("why", finding.why), ("help", finding.remedy))
-        if words
-    )
+    reasons = {"why": finding.why, "help": finding.remedy}
+    more = "".join(f"<br>{kind}: {text(words)}" for kind, words in reasons.items() if words)
     head = f"{finding.severity} <code>{finding.code}</code> {text(finding.what)}"
     return f'<div class="finding {finding.severity}">{head}<span class="dim">{more}</span></div>\n'
 
@@ -132,9 +133,7 @@ def _processes(plan: Plan, show_all: bool) -> Iterator[str]:
 def _listing(plan: Plan, component: ComponentPlan) -> Iterator[str]:
     for place in component.members:
         node = plan.inventory.nodes[place.cluster_node_rank]
-        kind = f"accelerator{'s' * (len(place.hardware) > 1)}" if place.holds_accelerators else place.kind
-        holds = f"{kind} {ranges(place.hardware)}" if place.hardware else ""
         yield (
             f'<tr><td class="number">{place.rank}</td><td class="number">{node.rank}</td>'
-            f"<td>{text(node.ip or node.hostname)}</td><td>{text(holds)}</td></tr>\n"
+            f"<td>{text(node.ip or node.hostname)}</td><td>{text(holds(place))}</td></tr>\n"
         )

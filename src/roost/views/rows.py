@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from roost.config.ranks import ranges
-from roost.inventory.resources import ACCELERATOR
+from roost.inventory.resources import ACCELERATOR, BARE_NODE
 from roost.placement.placement import Device
 from roost.planning.held import Unused
-from roost.planning.occupancy import Unit
+from roost.planning.occupancy import NodeOccupancy, Uses
 from roost.planning.plan import Plan
-from roost.views.occupancy_masks import NodeMasks, OccupancyMasks, ranks_on_devices
 from roost.views.style import KEEP, Fragments, Style, printable
 
 FEW_UNITS = 4  # up to here the robots of a node are listed one by one
@@ -20,7 +19,10 @@ _SPANS = 3  # ranges of nodes named in one row
 _TAIL = 4  # rows at the end of a long map that are always drawn
 
 
-Run = tuple[NodeMasks, NodeMasks]  # the first and the last of several neighbouring nodes
+Run = tuple[NodeOccupancy, NodeOccupancy]  # the first and the last of several neighbouring nodes
+CellRanks = Mapping[str, Sequence[int]]  # the process ranks on one accelerator, by component
+# For each accelerator but the last: the components of which one process or engine is also on the next accelerator.
+Joins = tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,16 @@ class Row:
 
     runs: tuple[Run, ...]
     cells: tuple[Fragments, ...]
-    beside: tuple[Fragments, ...]  # what sits on the node besides its accelerators
+    beside: tuple[Fragments, ...]  # the node's other hardware, and the processes on the node itself
+    ranks: tuple[CellRanks, ...] = ()  # of the cells, where these show process ranks
+    joins: Joins = ()
 
     @property
-    def first(self) -> NodeMasks:
+    def first(self) -> NodeOccupancy:
         return self.runs[0][0]
 
     @property
-    def last(self) -> NodeMasks:
+    def last(self) -> NodeOccupancy:
         return self.runs[-1][1]
 
     @property
@@ -62,47 +66,66 @@ class Row:
     @property
     def appearance(self) -> object:
         """Rows of equal appearance can be drawn as one."""
-        return self.cells, self.beside, self.model
+        return self.cells, self.beside, self.model, self.joins
+
+    @property
+    def is_folded(self) -> bool:
+        return self.last is not self.first
 
 
 class NodeRows:
-    """The rows of a plan. Up to `few_nodes` nodes, cells can show process ranks.
+    """The rows of a plan. Up to `few_nodes` nodes, or if all are to be shown, cells can show process ranks.
 
     `unused` says of the accelerators without a component which ones others hold.
     """
 
     def __init__(
-        self, plan: Plan, masks: OccupancyMasks, style: Style, few_nodes: int, unused: Mapping[int, Unused]
+        self,
+        plan: Plan,
+        style: Style,
+        few_nodes: int,
+        unused: Mapping[int, Unused],
+        show_all: bool = False,
+        joins: Mapping[int, Joins] | None = None,
     ) -> None:
-        self.masks, self.style, self.unused = masks, style, unused
-        few = len(masks.nodes) <= few_nodes
-        self.ranks = ranks_on_devices(plan) if few else {}
+        self.nodes, self.style, self.unused, self.show_all = plan.nodes, style, unused, show_all
+        self.joins: Mapping[int, Joins] = joins or {}
+        self.ranks = ranks_on_devices(plan) if show_all or len(plan.nodes) <= few_nodes else {}
+        self.bare_ranks = _ranks_on_nodes(plan) if show_all else {}
         types = {label: group.hardware_type for label, group in plan.inventory.groups.items()}
         kinds = [kind for kind in types.values() if kind]
         self.ambiguous = {kind for kind in kinds if kinds.count(kind) > 1}
-        self._letters: dict[int, Fragments] = {}
+        self._lettered: dict[int, tuple[Fragments, ...]] = {}  # by the identity of a row, which nodes share
 
     def drawn(self, with_ranks: bool) -> list[Row]:
+        """A row for each node. Neighbours that look the same share one, unless all are to be shown."""
         rows: list[Row] = []
-        for masks in self.masks.nodes:
-            cells = tuple(
-                self._with_ranks(Device(masks.node.rank, ACCELERATOR, "", index))
-                if with_ranks
-                else self._in_letters(mask)
-                for index, mask in enumerate(masks.accelerators)
+        for place in self.nodes:
+            rank, row = place.node.rank, place.accelerators
+            ranks: tuple[CellRanks, ...] = ()
+            if with_ranks:
+                devices = [Device(rank, ACCELERATOR, "", index) for index in range(len(row))]
+                cells = tuple(map(self._with_ranks, devices))
+                ranks = tuple(self.ranks.get(device, {}) for device in devices)
+            else:
+                if id(row) not in self._lettered:
+                    self._lettered[id(row)] = tuple(map(self._in_letters, row))
+                cells = self._lettered[id(row)]
+            drawn = Row(
+                ((place, place),),
+                self._with_held(rank, cells),
+                self._beside(place),
+                ranks,
+                self.joins.get(rank, ()),
             )
-            cells = self._with_held(masks.node.rank, cells)
-            row = Row(((masks, masks),), cells, self._beside(masks))
-            if rows and rows[-1].appearance == row.appearance:
-                row = Row(((rows.pop().first, masks),), cells, row.beside)
-            rows.append(row)
+            if not self.show_all and rows and rows[-1].appearance == drawn.appearance:
+                drawn = replace(drawn, runs=((rows.pop().first, place),))
+            rows.append(drawn)
         return rows
 
-    def _in_letters(self, mask: int) -> Fragments:
-        if mask not in self._letters:
-            found = tuple((self.style.letters[name], name) for name in self.masks.names_in(mask))
-            self._letters[mask] = found or ((self.style.idle, ""),)
-        return self._letters[mask]
+    def _in_letters(self, uses: Uses) -> Fragments:
+        found = tuple((self.style.letters[use.component], use.component) for use in uses)
+        return found or ((self.style.idle, ""),)
 
     def _with_ranks(self, device: Device) -> Fragments:
         pieces: list[tuple[str, str]] = []
@@ -118,29 +141,73 @@ class NodeRows:
             for number, cell in enumerate(cells)
         )
 
-    def _beside(self, masks: NodeMasks) -> tuple[Fragments, ...]:
+    def _beside(self, place: NodeOccupancy) -> tuple[Fragments, ...]:
         found: list[Fragments] = []
-        detailed = bool(self.ranks) and len(masks.hardware) <= FEW_UNITS
-        if detailed:
-            for unit, _ in masks.hardware:
-                device = Device(masks.node.rank, unit.type, unit.group, unit.number)
-                found.append(
-                    ((f"{self._name(unit)}{KEEP}{unit.number}:{KEEP}", ""), *self._with_ranks(device))
-                )
+        if self.ranks and (self.show_all or len(place.hardware) <= FEW_UNITS):
+            for device, _ in place.hardware:
+                name = f"{self._name(device)}{KEEP}{device.number}:{KEEP}"
+                found.append(((name, ""), *self._with_ranks(device)))
         else:
-            for (name, mask), run in groupby(
-                masks.hardware, key=lambda entry: (self._name(entry[0]), entry[1])
+            for (name, letters), run in groupby(
+                place.hardware, key=lambda entry: (self._name(entry[0]), self._in_letters(entry[1]))
             ):
-                numbers = ranges(unit.number for unit, _ in run)
-                found.append(((f"{name}{KEEP}{numbers}:{KEEP}", ""), *self._in_letters(mask)))
-        for bit, count in masks.bare:
-            name = self.masks.names[bit]
-            found.append(((name, name), (f"{KEEP}x{count}", "")))
+                numbers = ranges(device.number for device, _ in run)
+                found.append(((f"{name}{KEEP}{numbers}:{KEEP}", ""), *letters))
+        for name, count in place.bare:
+            ranks = self.bare_ranks.get((place.node.rank, name))
+            which = f":{KEEP}{ranges(ranks)}" if ranks else ""
+            found.append(((name, name), (f"{KEEP}x{count}{which}", "")))
         return tuple(found)
 
-    def _name(self, unit: Unit) -> str:
-        kind = printable(unit.type)
-        return f"{unit.group}{KEEP}{kind}" if unit.type in self.ambiguous else kind
+    def _name(self, device: Device) -> str:
+        kind = printable(device.kind)
+        return f"{device.group}{KEEP}{kind}" if device.kind in self.ambiguous else kind
+
+
+def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
+    """The process ranks on every device. For small plans only: it has an entry for each."""
+    found: dict[Device, dict[str, list[int]]] = {}
+    for name, component in plan.components.items():
+        for place in component.members:
+            for device in place.devices:
+                found.setdefault(device, {}).setdefault(name, []).append(place.rank)
+    return found
+
+
+def _ranks_on_nodes(plan: Plan) -> dict[tuple[int, str], list[int]]:
+    """The ranks of the processes that hold nothing but their node, by node and component."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for name, component in plan.components.items():
+        for place in component.members:
+            if place.kind == BARE_NODE:
+                found.setdefault((place.cluster_node_rank, name), []).append(place.rank)
+    return found
+
+
+def engine_joins(plan: Plan) -> dict[int, Joins]:
+    """For each node where a process or an engine holds neighbouring accelerators: which are held together."""
+    holders: dict[int, dict[tuple[int, str], set[int]]] = {}
+    for name, component in plan.components.items():
+        each = 1 if component.engines is None else component.engines.processes
+        if each == 1 and all(len(place.hardware) < 2 for place in component.members):
+            continue
+        for place in component.members:
+            if place.kind == ACCELERATOR:
+                on_node = holders.setdefault(place.cluster_node_rank, {})
+                for number in place.hardware:
+                    on_node.setdefault((number, name), set()).add(place.rank // each)
+    joins: dict[int, Joins] = {}
+    for node, held in holders.items():
+        count, names = plan.inventory.nodes[node].accelerators.count, {name for _, name in held}
+        joins[node] = tuple(
+            frozenset(
+                name
+                for name in names
+                if (number, name) in held and held[number, name] == held.get((number + 1, name))
+            )
+            for number in range(count - 1)
+        )
+    return joins
 
 
 def bounded(rows: list[Row], most: int | None) -> tuple[list[Row | None], list[Row]]:
@@ -155,15 +222,17 @@ def bounded(rows: list[Row], most: int | None) -> tuple[list[Row | None], list[R
         alike.setdefault(row.appearance, []).append(row)
     if len(alike) <= most:
         return [
-            Row(tuple(run for row in same for run in row.runs), same[0].cells, same[0].beside)
-            for same in alike.values()
+            replace(same[0], runs=tuple(run for row in same for run in row.runs)) for same in alike.values()
         ], []
     head = most - _TAIL
     return [*rows[:head], None, *rows[-_TAIL:]], rows[head:-_TAIL]
 
 
-def left_out_note(left_out: list[Row]) -> str:
-    if not left_out:
-        return ""
-    nodes = f"nodes {left_out[0].first.node.rank}-{left_out[-1].last.node.rank}"
-    return f"{len(left_out)} rows left out ({nodes}); --all shows them"
+def map_note(shown: Sequence[Row | None], left_out: Sequence[Row]) -> str:
+    """What the map leaves out, and how to see it."""
+    if left_out:
+        nodes = f"nodes {left_out[0].first.node.rank}-{left_out[-1].last.node.rank}"
+        return f"{len(left_out)} rows left out ({nodes}); --all shows them"
+    if any(row is not None and row.is_folded for row in shown):
+        return "nodes that look the same share a row; --all shows each, with process ranks"
+    return ""

@@ -11,17 +11,14 @@ from rich.text import Text
 
 from roost.planning.plan import Plan
 from roost.views.components import ComponentRow, any_charged, columns, component_rows, listed
-from roost.views.occupancy_masks import OccupancyMasks
 from roost.views.style import Style
 
 MAX_SHARES = 12  # components named in the line of shares
 
 
-def component_table(
-    plan: Plan, masks: OccupancyMasks, style: Style, width: int, show_all: bool = False
-) -> RenderableType:
+def component_table(plan: Plan, style: Style, width: int, show_all: bool = False) -> RenderableType:
     """A table with a column of shares; where that is too wide, the shares below it; or else paragraphs."""
-    rows = component_rows(plan, masks, show_all)
+    rows = component_rows(plan, show_all)
     charged = any_charged(rows)
     console = Console(width=10_000, color_system=None)
 

@@ -12,12 +12,10 @@ from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder
 from roost.views.captions import held_lines, in_short
+from roost.views.coloured_findings import DEFAULT_WIDTH
 from roost.views.map import node_map
-from roost.views.occupancy_masks import occupancy_masks
 from roost.views.style import KEEP, Style
 from roost.views.table import component_table
-
-DEFAULT_WIDTH = 100  # of text that does not go to a terminal
 
 
 def render_plan(
@@ -29,18 +27,17 @@ def render_plan(
     show_all: bool = False,
     held: Sequence[Holder] = (),
 ) -> str:
-    """The map, the components, and a line that sums up. `held` is what others hold of the cluster."""
-    masks = occupancy_masks(plan)
+    """The map, the components, and a line that sums up. `held` are the programs that hold accelerators of the cluster."""
     unused = unused_by_node(plan, held) if held else {}
     style = Style.of(plan.components, ascii_only)
-    nodes, note = node_map(plan, masks, style, width, show_all, unused)
+    nodes, note = node_map(plan, style, width, unused, show_all)
     parts: list[RenderableType] = [nodes]
     if note:
         parts.append(Text(note, "dim"))
     parts += [Text(line) for line in held_lines(plan, held, show_all)]
     nobody = Text("no component runs here")  # a layout may reserve nothing
-    table = component_table(plan, masks, style, width, show_all) if plan.components else nobody
-    parts += ["", table, "", Text.assemble(in_short(masks, unused), (f"  plan {plan.short_digest}", "dim"))]
+    table = component_table(plan, style, width, show_all) if plan.components else nobody
+    parts += ["", table, "", Text.assemble(in_short(plan, unused), (f"  plan {plan.short_digest}", "dim"))]
     return _draw(parts, width, colour)
 
 

@@ -1,4 +1,4 @@
-"""A job with workers on two nodes, on one accelerator of each.
+"""A job with a worker on each of its nodes, on one accelerator of each.
 
 It ends as it is told: normal, exception, exit3, or waits for a signal.
 """
@@ -14,9 +14,10 @@ from saying import say
 import roost
 
 
-def main(how: str, name: str, accelerator: str) -> None:
-    cluster = roost.Cluster(num_nodes=2, job=name, timeout=60)
-    strategy = roost.FlexiblePlacementStrategy([[int(accelerator)], [4 + int(accelerator)]])
+def main(how: str, name: str, nodes: str, accelerator: str) -> None:
+    cluster = roost.Cluster(num_nodes=int(nodes), job=name, timeout=60)
+    devices = [[4 * node + int(accelerator)] for node in range(cluster.num_nodes)]
+    strategy = roost.FlexiblePlacementStrategy(devices)
     group = Reporter.create_group().launch(cluster, placement_strategy=strategy, name="workers")
     port = int(group.environment("MASTER_PORT").wait(timeout=60)[0]["MASTER_PORT"])
     say({"pids": [*group.pid().wait(timeout=60), os.getpid()], "ports": [cluster.master_port, port]})

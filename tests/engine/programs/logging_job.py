@@ -9,8 +9,8 @@ from saying import say
 
 import roost
 
-with roost.Cluster(num_nodes=2, job=sys.argv[1]) as cluster:
-    strategy = roost.NodePlacementStrategy([0, 1])
+with roost.Cluster(num_nodes=1, job=sys.argv[1]) as cluster:
+    strategy = roost.NodePlacementStrategy([0, 0])
     group = Reporter.create_group().launch(cluster, placement_strategy=strategy, name="speakers")
     group.speaks().wait(timeout=60)
     say("spoken")

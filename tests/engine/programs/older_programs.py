@@ -1,11 +1,13 @@
-"""Programs written for the older system, one after the other; only their imports are changed."""
+"""Programs written for the older system, one after the other in one process; only their imports are changed.
+
+What each finds out is said, for the test.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
 
-from omegaconf import OmegaConf
+import hydra
 from saying import say
 
 from roost import (
@@ -17,24 +19,6 @@ from roost import (
     PackedPlacementStrategy,
     Worker,
 )
-
-CONFIG = """
-cluster:
-  num_nodes: 1
-  component_placement:
-    test_worker: # Component name
-      node_group: a800
-      placement: 0-3
-
-  node_groups:
-    - label: a800
-      node_ranks: 0
-"""
-
-
-def device_count() -> int:
-    """In place of torch.cuda.device_count()."""
-    return len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
 
 
 class TestWorker(Worker):
@@ -54,7 +38,11 @@ class MyWorker(Worker):
         return self._rank
 
     def available_gpus(self):
-        return device_count()
+        import torch
+
+        available_gpus = torch.cuda.device_count()
+        gpu_ids = [torch.cuda.get_device_properties(i) for i in range(available_gpus)]  # noqa: F841
+        return available_gpus
 
 
 class Actor:
@@ -65,16 +53,16 @@ class Actor:
         return [*self.told, os.environ["CUDA_VISIBLE_DEVICES"], os.environ["ROLE"]]
 
 
-def with_a_config(cfg):
+@hydra.main(version_base=None, config_path=".", config_name="conf")
+def main(cfg):
     cluster = Cluster(cluster_cfg=cfg.cluster)
     placement = ComponentPlacement(cfg, cluster)
     strategy = placement.get_strategy("test_worker")
     worker = TestWorker.create_group().launch(cluster, placement_strategy=strategy)
     say(["config", worker.run().wait()])
-    cluster.shutdown()
 
 
-def with_strategies():
+def with_a_flexible_strategy():
     cluster = Cluster(num_nodes=1)
 
     placement = FlexiblePlacementStrategy([[0, 1], [2], [3]])
@@ -82,6 +70,10 @@ def with_strategies():
         cluster=cluster, name="flexible_placement", placement_strategy=placement
     )
     say(["flexible", my_worker.available_gpus().wait()])
+
+
+def with_a_packed_strategy():
+    cluster = Cluster(num_nodes=1)
 
     placement = PackedPlacementStrategy(start_hardware_rank=0, end_hardware_rank=3)
     my_worker = MyWorker.create_group().launch(
@@ -109,46 +101,90 @@ def with_strategies():
     )
     say(["strided", my_worker_strided.available_gpus().wait()])
 
+
+def with_a_node_strategy():
+    cluster = Cluster(num_nodes=1)
+
     placement = NodePlacementStrategy([0] * 4)
     my_worker = MyWorker.create_group().launch(
         cluster=cluster, name="node_placement", placement_strategy=placement
     )
     say(["node", my_worker.hello().wait()])
-    cluster.shutdown()
 
 
 def with_allocate():
     import ray
 
     cluster = Cluster(num_nodes=1)
+    cls, worker_name, node_id, gpu_id = Actor, "actor-0", 0, 2
     env_vars = {"CUDA_VISIBLE_DEVICES": "2", "ROLE": "0"}
-    handle = cluster.allocate(
-        Actor,
-        "actor-0",
-        0,
-        2,
+    handle = Cluster.allocate(
+        cls,
+        worker_name,
+        node_id,
+        gpu_id,
         env_vars,
         cls_args=["positional"],
         cls_kwargs={"second": "keyword"},
     )
     say(["allocate", ray.get(handle.report.remote())])
+    found = ray.get_actor(worker_name, namespace=Cluster.NAMESPACE)
+    say(["found", ray.get(found.report.remote())])
 
+    view = View()
     attached = Cluster()
-    manager = NodeManager.get_proxy()
     say(
         [
             "attach",
-            len(manager.get_nodes()) == attached.num_nodes == 1,
-            manager.get_master_ip() == cluster.master_ip,
-            manager.get_master_port() == cluster.master_port,
-            manager.get_num_gpus_per_node(),
-            ray.get_runtime_context().namespace.startswith(Cluster.NAMESPACE),
+            view._num_nodes == attached.num_nodes == 1,
+            view._master_ip == cluster.master_ip,
+            view._master_port == cluster.master_port,
+            view._num_gpus_per_node,
+            ray.get_runtime_context().namespace == Cluster.NAMESPACE,
         ]
     )
-    cluster.shutdown()
 
 
-os.environ["ROOST_JOB"] = sys.argv[1]  # other jobs run on this Ray too
-with_a_config(OmegaConf.create(CONFIG))
-with_strategies()
+class View:
+    """The cluster as a process that attached reads it from its manager."""
+
+    def __init__(self):
+        self._node_manager = NodeManager.get_proxy()
+        self._nodes = self._node_manager.get_nodes()
+        self._num_nodes = len(self._nodes)
+        self._master_ip = self._node_manager.get_master_ip()
+        self._master_port = self._node_manager.get_master_port()
+        self._num_gpus_per_node = self._node_manager.get_num_gpus_per_node()
+
+
+class Older(Worker):
+    def tells(self):
+        self._logger.info(f"rank {self._rank} of {self._world_size}")
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def with_older_names():
+    strategy = PackedPlacementStrategy(
+        master_node=0, num_processes=2, master_gpu=1, num_gpus_per_process=1, isolate_gpu=False
+    )
+    cluster = Cluster(num_nodes=1)
+    placements = strategy.get_placement(4, True)
+    group = Older.create_group().launch(cluster, placement_strategy=strategy, name="older")
+    info = group.worker_info_list
+    say(
+        [
+            "older",
+            [place.local_gpu_id for place in placements],
+            group.tells().wait(),
+            [(one.rank, one.placement.node_id) for one in info],
+        ]
+    )
+
+
+main()
+with_a_flexible_strategy()
+with_a_packed_strategy()
+with_a_node_strategy()
 with_allocate()
+with_older_names()
+Cluster(num_nodes=1).shutdown()

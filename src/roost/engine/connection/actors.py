@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from roost.engine.connection.cluster_watch import ask_head, check_head, patient_get
 from roost.engine.workers.remote_errors import first_line
-from roost.errors import Finding, JobEnded, NoAnswer, RoostError
+from roost.errors import JobEnded, NoAnswer, RoostError
 
 NAMESPACE = "roost"
 
@@ -28,34 +30,55 @@ def named(create: Callable[[], Any], within: float = 5.0) -> Any:
     deadline = time.monotonic() + within
     while True:
         try:
-            return create()
+            return ask_head(create)
         except ValueError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 
 
+def find_actor(name: str, job: str) -> Any:
+    """An actor of a job. Raises `ValueError` when there is none."""
+    return ask_head(lambda: ray.get_actor(name, namespace=job_namespace(job)))
+
+
 def answer(refs: Any, what: str, within: float = 60.0) -> Any:
     """The answers of roost's own actors. Raises `NoAnswer` after the deadline, `JobEnded` if the actor is gone."""
     try:
-        return ray.get(refs, timeout=within)
+        return patient_get(refs, within)
     except ray.exceptions.GetTimeoutError:
-        raise NoAnswer(
-            Finding(
-                code="RE112",
-                what=f"{what} took more than {within:g} s",
-                why="a process of roost does not answer",
-                remedy="is a node overloaded or gone? `ray status` shows them",
-            )
-        ) from None
-    except ray.exceptions.RayTaskError as error:
-        # Errors of roost are raised as if they had been raised here.
-        raise (error.cause if isinstance(error.cause, RoostError) else error) from None
-    except ray.exceptions.RayActorError as error:
-        raise JobEnded(
-            Finding(
-                code="RE106",
-                what=f"{what} failed: the process of roost that does it is gone",
-                why=first_line(error),
-            )
-        ) from error
+        raise _no_answer(what, within) from None
+    except (ray.exceptions.RayTaskError, ray.exceptions.RayActorError) as error:
+        raise _translated(error, what) from None
+
+
+async def async_answer(refs: Any, what: str, within: float = 60.0) -> Any:
+    """As `answer`, for one reference or a list of them."""
+    waiting = asyncio.gather(*refs) if isinstance(refs, list) else refs
+    try:
+        return await asyncio.wait_for(waiting, within)
+    except asyncio.TimeoutError:
+        raise _no_answer(what, within) from None
+    except (ray.exceptions.RayTaskError, ray.exceptions.RayActorError) as error:
+        raise _translated(error, what) from None
+
+
+def _no_answer(what: str, within: float) -> NoAnswer:
+    return NoAnswer(
+        code="RE112",
+        what=f"{what} took more than {within:g} s",
+        why="a process of roost does not answer",
+        remedy="is a node overloaded or gone? `ray status` shows them",
+    )
+
+
+def _translated(error: Exception, what: str) -> Exception:
+    """Errors of roost as if they had been raised here; an actor that is gone as the end of the job."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return error.cause if isinstance(error.cause, RoostError) else error
+    check_head()
+    return JobEnded(
+        code="RE106",
+        what=f"{what} failed: the process of roost that does it is gone",
+        why=first_line(error),
+    )

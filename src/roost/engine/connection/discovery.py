@@ -11,7 +11,9 @@ from typing import Any
 
 import ray
 
+from roost.engine.connection.cluster_watch import ask_head, patient_wait
 from roost.engine.connection.embedded import INDEX_LABEL, TYPE_LABEL
+from roost.engine.connection.host_names import addresses_of
 from roost.engine.workers.environment import SEARCH_PATHS
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.accelerators import AcceleratorKind, known_accelerators
@@ -39,7 +41,7 @@ def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[
     deadline = time.monotonic() + timeout
     shown = -1
     while True:
-        alive = [node for node in ray.nodes() if node["Alive"]]
+        alive = [node for node in ask_head(ray.nodes) if node["Alive"]]
         if len(alive) >= (num_nodes or 1):
             return alive
         if time.monotonic() >= deadline:
@@ -52,29 +54,36 @@ def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[
         sorted(f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})" for node in alive)
     )
     raise ClusterError(
-        Finding(
-            code="RE104",
-            what=f"{len(alive)} of {num_nodes} nodes are here after {timeout:g} s",
-            why=f"present: {present or 'none'}",
-            remedy=f"run `ray start --address={address}` on each of the {(num_nodes or 1) - len(alive)} missing ones",
-        )
+        code="RE104",
+        what=f"{len(alive)} of {num_nodes} nodes are here after {timeout:g} s",
+        why=f"present: {present or 'none'}",
+        remedy=f"run `ray start --address={address}` on each of the {(num_nodes or 1) - len(alive)} missing ones",
     )
+
+
+def nodes_to_ask(nodes: Sequence[Mapping[str, Any]], num_nodes: int | None) -> list[Mapping[str, Any]]:
+    """The nodes that get an agent: of an embedded cluster the first `num_nodes`, by their labels.
+
+    The order of any other cluster is known only after every node was asked.
+    """
+    labels = {node["NodeID"]: (node.get("Labels") or {}).get(INDEX_LABEL, "") for node in nodes}
+    if num_nodes is None or not all(map(str.isdecimal, labels.values())):
+        return list(nodes)
+    return sorted(nodes, key=lambda node: int(labels[node["NodeID"]]))[:num_nodes]
 
 
 def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeout: float) -> list[LiveNode]:
     """Every node with the facts its agent reports, in the job's order."""
     variables = sorted({kind.visible_variable for kind in known_accelerators()})
     asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote(variables, SEARCH_PATHS) for node in nodes}
-    ready, silent = ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
+    ready, silent = patient_wait(list(asked.values()), timeout, len(asked))
     if silent:
         late = [node["NodeManagerHostname"] for node in nodes if asked[node["NodeID"]] in set(silent)]
         raise ClusterError(
-            Finding(
-                code="RE104",
-                what=f"no process started within {timeout:g} s on {', '.join(sorted(late))}",
-                why="Ray lists the node, but nothing can be run there",
-                remedy="check that node's raylet log and its Python environment",
-            )
+            code="RE104",
+            what=f"no process started within {timeout:g} s on {', '.join(sorted(late))}",
+            why="Ray lists the node, but nothing can be run there",
+            remedy="check that node's raylet log and its Python environment",
         )
     del ready
     facts = []
@@ -83,14 +92,12 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
             facts.append(_facts(node, ray.get(asked[node["NodeID"]])))
         except ray.exceptions.RayError as error:
             raise ClusterError(
-                Finding(
-                    code="RE104",
-                    what=f"the agent on {node['NodeManagerHostname']} ({node['NodeManagerAddress']}) failed",
-                    why=str(error).strip().splitlines()[-1][:300],
-                    remedy="is roost installed there, in the same version and Python as here?",
-                )
+                code="RE104",
+                what=f"the agent on {node['NodeManagerHostname']} ({node['NodeManagerAddress']}) failed",
+                why=str(error).strip().splitlines()[-1][:300],
+                remedy="is roost installed there, in the same version and Python as here?",
             ) from error
-    return [LiveNode(fact, agents[fact.node_id]) for fact in order_nodes(facts)]
+    return [LiveNode(fact, agents[fact.node_id]) for fact in order_nodes(facts, addresses_of)]
 
 
 def _facts(node: Mapping[str, Any], told: Mapping[str, Any]) -> NodeInfo:
@@ -131,10 +138,10 @@ def _device_names(count: int, visible: str, prefix: str) -> tuple[str, ...]:
     return names if len(names) == count else tuple(map(str, range(count)))
 
 
-def choose(live: Sequence[LiveNode], num_nodes: int | None) -> list[LiveNode]:
-    """The first `num_nodes` nodes. The job does not use the others."""
-    if num_nodes is not None and len(live) > num_nodes:
-        finding = Finding(code="RW203", what=f"the job uses {num_nodes} of the cluster's {len(live)} nodes")
+def choose(live: Sequence[LiveNode], num_nodes: int | None, present: int) -> list[LiveNode]:
+    """The first `num_nodes` nodes of those that are present. The job does not use the others."""
+    if num_nodes is not None and present > num_nodes:
+        finding = Finding(code="RW203", what=f"the job uses {num_nodes} of the cluster's {present} nodes")
         log.warning("%s", render([finding]))
         return list(live[:num_nodes])
     return list(live)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
+import select
 import selectors
 import shutil
 import signal
@@ -17,13 +19,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from roost.engine.processes import keeper
-from roost.errors import ClusterError, Finding
+from roost.errors import ClusterError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
@@ -84,8 +87,10 @@ class EmbeddedCluster:
 
     def _start(self) -> str:
         """Start the child, and wait until it prints the address."""
-        # Unix socket paths are short, so this lies directly in the temporary directory.
-        self._directory = tempfile.mkdtemp(prefix="roost-")
+        # Unix socket paths are short, so this lies directly in the temporary directory. The name is noted before the
+        # directory is made: a signal may end this function anywhere.
+        self._directory = str(Path(tempfile.gettempdir()) / f"roost-{secrets.token_hex(4)}")
+        Path(self._directory).mkdir(mode=0o700)
         (Path(self._directory) / "ray").mkdir()
         with self._log.open("w") as errors:
             self._child = subprocess.Popen(
@@ -119,12 +124,10 @@ class EmbeddedCluster:
 
     def _not_started(self, error: Exception, last: str) -> ClusterError:
         return ClusterError(
-            Finding(
-                code="RE101",
-                what=f"the embedded Ray of {self.inventory} did not start",
-                why=f"{error}; {last}" if last else str(error),
-                remedy="is the machine out of memory, or full of other Rays? try fewer nodes",
-            )
+            code="RE101",
+            what=f"the embedded Ray of {self.inventory} did not start",
+            why=f"{error}; {last}" if last else str(error),
+            remedy="is the machine out of memory, or full of other Rays? try fewer nodes",
         )
 
     def stop(self) -> None:
@@ -170,15 +173,18 @@ def _clear(directory: str) -> None:
     """Kill the processes of the Ray in this directory that are left, and remove the directory.
 
     Ray waits a second for each of its processes to end. On a busy machine some take longer, such as the agents of
-    a raylet, and make the directory again when they write into it.
+    a raylet, and make the directory again when they write into it. So two looks must find nothing: a process that
+    is just being started shows nothing of itself for a moment.
     """
     deadline = time.monotonic() + CLEAR_WITHIN
+    quiet = 0
     while True:
         left = _ray_processes(directory)
         for pid, start in left.items():
             keeper.send(pid, start, signal.SIGKILL)
         shutil.rmtree(directory, ignore_errors=True)
-        if not (left or Path(directory).exists()) or time.monotonic() > deadline:
+        quiet = 0 if left or Path(directory).exists() else quiet + 1
+        if quiet == 2 or time.monotonic() > deadline:
             return
         time.sleep(0.02)
 
@@ -206,7 +212,9 @@ def _read_line(stream: IO[str], timeout: float) -> str:
 
 def _node_args(node: Node) -> dict[str, Any]:
     held = node.accelerators
-    arguments: dict[str, Any] = {"num_cpus": node.cpus or os.cpu_count() or 1, "num_gpus": 0}
+    # Programs ask for a CPU with each accelerator.
+    cpus = node.cpus or max(os.cpu_count() or 1, held.count)
+    arguments: dict[str, Any] = {"num_cpus": cpus, "num_gpus": 0}
     labels, resources = {INDEX_LABEL: str(node.rank)}, {}
     if sys.platform == "linux":  # elsewhere only 127.0.0.1 is set up
         arguments["node_ip_address"] = LOOPBACK
@@ -265,9 +273,18 @@ def own_cluster_address() -> str | None:
 
 def _run(directory: str) -> None:
     """The child: read the nodes from its input, start them, print the address, and run until its input ends."""
+    told = sys.stdin.readline()
+    if not told:  # the caller was killed before it could say anything
+        _clear(directory)
+        return
+    started = threading.Event()
+    threading.Thread(target=_end_early, args=(directory, started), daemon=True).start()
+    from ray._private.node import Node as RayNode
     from ray.cluster_utils import Cluster as RayCluster
 
-    head, *others = json.loads(sys.stdin.readline())
+    # Without a dashboard Ray still starts its process, for usage statistics alone.
+    RayNode.start_api_server = lambda *_, **__: None
+    head, *others = json.loads(told)
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray's own output goes to the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -277,6 +294,7 @@ def _run(directory: str) -> None:
             **head,
             "temp_dir": directory,
             "include_dashboard": False,
+            "no_monitor": True,  # there is nothing to scale
             "dashboard_agent_listen_port": 0,  # any free one
         },
     )
@@ -287,10 +305,26 @@ def _run(directory: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # the caller has ended
             output.write(cluster.address + "\n")
             output.flush()
+        started.set()
         sys.stdin.read()  # until the caller stops this cluster or ends
     finally:
         cluster.shutdown()
     _clear(directory)  # a caller that was killed cannot
+
+
+def _end_early(directory: str, started: threading.Event) -> None:
+    """End this child and all of its Ray at once if the caller ends, or gives up, while Ray starts."""
+    waiting = select.poll()
+    waiting.register(0, select.POLLHUP)
+    while not waiting.poll(200):
+        if started.is_set():
+            return
+    if started.is_set():
+        return
+    if os.fork():
+        os._exit(1)  # at once, so that nothing more is started
+    _clear(directory)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,25 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import ray
+from ray._private import worker as ray_worker
 
 from roost.engine.connection.actors import NAMESPACE
-from roost.engine.connection.embedded import EmbeddedCluster, own_cluster_address
+from roost.engine.connection.cluster_watch import forget_cluster, watch_cluster
+from roost.engine.connection.embedded import INDEX_LABEL, EmbeddedCluster, own_cluster_address
+from roost.engine.connection.secondary_errors import hide_secondary_errors
 from roost.engine.connection.signals import own_sigterm
-from roost.engine.connection.worker_count_warning import hide_if_embedded
 from roost.engine.workers.remote_errors import first_line
+from roost.engine.workers.worker_context import current_worker
 from roost.errors import ClusterError, Finding, counted, render
 from roost.inventory.inventory import Inventory
 
 MINIMUM_RAY = (2, 49)
+WARNING = "worker processes have been started on node"
 log = logging.getLogger("roost")
 
 
@@ -37,6 +42,8 @@ class Connection:
         if not Connection._users:
             Connection._show_warning = staticmethod(hide_if_embedded())
         Connection._users.add(self)
+        if current_worker() is None:
+            watch_cluster(address)
         Connection._ours = Connection._ours or ours
         Connection._embedded = Connection._embedded or embedded
 
@@ -56,6 +63,7 @@ class Connection:
     def _undo() -> None:
         Connection._show_warning()
         Connection._show_warning = staticmethod(lambda: None)
+        forget_cluster()
         ours, embedded = Connection._ours, Connection._embedded
         Connection._ours, Connection._embedded = False, None
         if ours and ray.is_initialized():
@@ -64,9 +72,7 @@ class Connection:
             embedded.stop()
 
 
-def connect(
-    address: str | None, namespace: str, num_nodes: int | None, *, may_start: bool = True
-) -> Connection:
+def connect(address: str | None, num_nodes: int | None, *, may_start: bool = True) -> Connection:
     """The existing connection, or a new one: to `address`, RAY_ADDRESS, this user's Ray, or an embedded Ray."""
     check_version(ray.__version__)
     if ray.is_initialized():
@@ -76,22 +82,18 @@ def connect(
     target = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
     if target and target.startswith("ray://"):
         raise ClusterError(
-            Finding(
-                code="RE103",
-                what=f"{target} is the address of a Ray client server",
-                why="reservations and placements need a driver inside the cluster",
-                remedy="run the driver on a node of the cluster, with the address HOST:6379",
-            )
+            code="RE103",
+            what=f"{target} is the address of a Ray client server",
+            why="reservations and placements need a driver inside the cluster",
+            remedy="run the driver on a node of the cluster, with the address HOST:6379",
         )
     if not target:
         if not may_start:
             raise ClusterError(
-                Finding(
-                    code="RE101",
-                    what="there is no Ray to attach to",
-                    why="no address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
-                    remedy="pass address=..., or set RAY_ADDRESS",
-                )
+                code="RE101",
+                what="there is no Ray to attach to",
+                why="no address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
+                remedy="pass address=..., or set RAY_ADDRESS",
             )
         shape = os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1)
         started = EmbeddedCluster(shape)
@@ -103,9 +105,9 @@ def connect(
         target = started.start()
     try:
         _knock(target)
-        with own_sigterm():
+        with own_sigterm(), _short_farewell():
             context = ray.init(
-                address=target, namespace=namespace, log_to_driver=True, logging_level=logging.WARNING
+                address=target, namespace=NAMESPACE, log_to_driver=True, logging_level=logging.WARNING
             )
     except BaseException as error:
         if started is not None:
@@ -113,16 +115,29 @@ def connect(
         if not isinstance(error, Exception):
             raise
         raise ClusterError(
-            Finding(
-                code="RE101",
-                what=f"cannot connect to Ray at {target}",
-                why=first_line(error),
-                remedy="is the head running (`ray start --head`), and the address right and reachable from here?",
-            )
+            code="RE101",
+            what=f"cannot connect to Ray at {target}",
+            why=first_line(error),
+            remedy="is the head running (`ray start --head`), and the address right and reachable from here?",
         ) from error
+    hide_secondary_errors()
     reached = context.address_info.get("gcs_address") or target
     warn_if_open(reached)
     return Connection(reached, ours=True, embedded=started)
+
+
+@contextmanager
+def _short_farewell() -> Iterator[None]:
+    """When the program ends, Ray waits for the head to take its records of calls: at most for this time."""
+    name = "RAY_task_events_shutdown_flush_timeout_ms"  # Ray reads it when it connects
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "500"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _shape(inventory: Inventory) -> str:
@@ -152,12 +167,10 @@ def check_version(version: str) -> None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers < MINIMUM_RAY:
         raise ClusterError(
-            Finding(
-                code="RE102",
-                what=f"Ray {version} is too old",
-                why="pinning a reservation to nodes needs Ray 2.49",
-                remedy="pip install -U 'ray>=2.49', on every node",
-            )
+            code="RE102",
+            what=f"Ray {version} is too old",
+            why="pinning a reservation to nodes needs Ray 2.49",
+            remedy="pip install -U 'ray>=2.49', on every node",
         )
 
 
@@ -166,20 +179,16 @@ def _fitting_connection(address: str | None) -> str:
     namespace, reached = context.namespace, context.gcs_address
     if not (namespace == NAMESPACE or namespace.startswith(f"{NAMESPACE}.") or _anonymous(namespace)):
         raise ClusterError(
-            Finding(
-                code="RE103",
-                what=f"the program already called ray.init(namespace={namespace!r})",
-                why=f"roost keeps its actors in the namespace {NAMESPACE!r}",
-                remedy=f"call ray.init(namespace={NAMESPACE!r}), or leave ray.init to roost.Cluster",
-            )
+            code="RE103",
+            what=f"the program already called ray.init(namespace={namespace!r})",
+            why=f"roost keeps its actors in the namespace {NAMESPACE!r}",
+            remedy=f"call ray.init(namespace={NAMESPACE!r}), or leave ray.init to roost.Cluster",
         )
     if address is not None and address not in ("auto", reached):
         raise ClusterError(
-            Finding(
-                code="RE103",
-                what=f"the program is connected to Ray at {reached}, not at {address}",
-                remedy="call ray.shutdown() first, or leave the address out",
-            )
+            code="RE103",
+            what=f"the program is connected to Ray at {reached}, not at {address}",
+            remedy="call ray.shutdown() first, or leave the address out",
         )
     return str(reached)
 
@@ -205,3 +214,24 @@ def warn_if_open(address: str) -> None:
         remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
     )
     log.warning("%s", render([finding]))
+
+
+def hide_if_embedded() -> Callable[[], None]:
+    """Hide Ray's warning about many worker processes on a node from users of an embedded cluster.
+
+    It is normal there, since all nodes share the CPUs of one machine, and no setting turns the warning off. Returns a
+    function that shows the warning again.
+    """
+    if not any(INDEX_LABEL in (node.get("Labels") or {}) for node in ray.nodes()):
+        return lambda: None
+    show = ray_worker.print_to_stdstream
+
+    def filtered(data: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        if data.get("pid") != "raylet" or not any(WARNING in line for line in data["lines"]):
+            show(data, *args, **kwargs)
+
+    def undo() -> None:
+        ray_worker.print_to_stdstream = show
+
+    ray_worker.print_to_stdstream = filtered
+    return undo

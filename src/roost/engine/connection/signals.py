@@ -12,18 +12,24 @@ from contextlib import contextmanager
 
 import ray
 
+from roost.engine.connection.held_signals import held_signals
+
 
 @contextmanager
 def own_sigterm() -> Iterator[None]:
-    """Keep the program's SIGTERM handler. Ray replaces it with one that exits with code 15."""
+    """Keep the program's SIGTERM handler. Ray replaces it with one that exits with code 15.
+
+    A SIGTERM that comes meanwhile waits, since Ray's handlers would end the program in their own way.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+    with held_signals(signal.SIGTERM):
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 def _end_as_interrupted() -> None:

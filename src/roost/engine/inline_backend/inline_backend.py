@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from roost.engine.backend import GroupOrder, Needs, Position, Progress, Report, RunningGroup
+from roost.engine.backend import (
+    AllocationOrder,
+    GroupOrder,
+    Needs,
+    PoolRequest,
+    Position,
+    Progress,
+    Report,
+    RunningGroup,
+)
+from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
+from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.cluster_options import ClusterOptions, with_groups
-from roost.engine.inline_backend.inline_locks import InlineLocks
+from roost.engine.events import Event
+from roost.engine.inline_backend.inline_buffer import InlineBuffer
+from roost.engine.inline_backend.inline_channel import InlineChannel
 from roost.engine.inline_backend.inline_workers import InlineWorkers
-from roost.engine.locks.lock_table import LockTable
+from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.ports.port_shelf import PortShelf
-from roost.engine.processes.owner import Owner
-from roost.errors import ClusterError, Finding, nearest
+from roost.engine.processes.process_facts import Owner, Process, this_process
+from roost.engine.workers.worker_context import describe_this_process
+from roost.errors import ClusterError, nearest
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
@@ -29,6 +44,27 @@ LOOPBACK = "127.0.0.1"
 def current_inline() -> InlineBackend | None:
     """The inline job of this process, if it has one."""
     return _current
+
+
+class InlineLocks:
+    def __init__(self, table: LockTable, node: str) -> None:
+        self.node, self._table = node, table
+
+    def acquire(self, devices: Sequence[Device], timeout: float, hold_for: float | None) -> Decision:
+        """Granted or refused at once: inline mode has one thread, so a wait could never end."""
+        me, who = this_process(), describe_this_process()
+        # All ranks run in one process; `elsewhere` tells them apart.
+        owner = Owner(process=Process(pid=me.pid, started=me.started, elsewhere=who), who=who)
+        now = time.monotonic()
+        (decision,) = self._table.request(owner, devices, now, now, hold_for)
+        return decision
+
+    def release(self, owner: Owner, fence: int) -> None:
+        self._table.release(owner, fence, time.monotonic())
+
+    def hold_on(self, device: Device) -> tuple[DeviceHold, float] | None:
+        found = self._table.hold_on(device)
+        return None if found is None else (found, time.monotonic() - found.since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +86,7 @@ class InlineNode:
 
 
 class InlineBackend:
-    owner = True
+    owner, address = True, ""
 
     def __init__(self, options: ClusterOptions) -> None:
         global _current
@@ -59,15 +95,18 @@ class InlineBackend:
         count = options.num_nodes or len(inventory.nodes)
         if len(inventory.nodes) < count:
             raise ClusterError(
-                Finding(code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {count}")
+                code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {count}"
             )
         self.inventory = with_groups(inventory.limited(count), options)
         self.job = options.job or "inline"
         self.master_addr, self.master_port = LOOPBACK, 29500
         self._groups: dict[str, InlineWorkers] = {}
-        self._plans: list[Plan] = []
+        self._plans: dict[str, Plan] = {}  # by digest
+        self._events: list[Event] = []
         self._ports = PortShelf()
         self._lock_tables: dict[int, LockTable] = {}
+        self._channels: dict[str, ChannelDesk] = {}
+        self._buffers: dict[str, BufferDesk] = {}
         self._open = True
         _current = self
 
@@ -75,9 +114,7 @@ class InlineBackend:
     def attach(cls) -> InlineBackend:
         if _current is None:
             raise ClusterError(
-                Finding(
-                    code="RE106", what="no job is running", remedy="start one with Cluster(num_nodes=...)"
-                )
+                code="RE106", what="no job is running", remedy="start one with Cluster(num_nodes=...)"
             )
         return _current
 
@@ -87,11 +124,25 @@ class InlineBackend:
 
     @property
     def plans(self) -> list[Plan]:
-        return list(self._plans)
+        return list(self._plans.values())
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    @property
+    def events(self) -> list[Event]:
+        return list(self._events)
+
+    def record(self, events: Sequence[Event]) -> None:
+        self._events.extend(events)
+
+    def current_plan(self, plan: Plan) -> Plan:
+        return plan
 
     def check_open(self) -> None:
         if not self._open:
-            raise ClusterError(Finding(code="RE106", what=f"the cluster of job {self.job!r} was shut down"))
+            raise ClusterError(code="RE106", what=f"the cluster of job {self.job!r} was shut down")
 
     def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
         self.inventory = self.inventory.joined(groups)
@@ -117,7 +168,7 @@ class InlineBackend:
                 report(Progress(phase="ready", done=done, total=total))
         report(Progress(phase="verified", done=total, total=total))
         self._groups.update({group.name: group for group in groups})
-        self._plans.append(plan)
+        self._plans[plan.digest] = plan
 
     def taken(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self._groups]
@@ -125,14 +176,10 @@ class InlineBackend:
     def running_group(self, name: str) -> RunningGroup:
         if not isinstance(name, str) or name not in self._groups:
             raise ClusterError(
-                Finding(
-                    code="RE116", what=f"no group {name!r} is running", remedy=nearest(name, self._groups)
-                )
+                code="RE116", what=f"no group {name!r} is running", remedy=nearest(name, self._groups)
             )
         group = self._groups[name]
-        return RunningGroup(
-            placements=group.order.placements, methods=tuple(group.order.worker.methods), members=group
-        )
+        return RunningGroup(methods=tuple(group.order.worker.methods), members=group)
 
     def restarted(self, name: str) -> None:
         pass  # there is no other process to tell
@@ -142,14 +189,12 @@ class InlineBackend:
         if ended is not None:
             ended.stop()
 
-    def allocate(self, *_: Any) -> Any:
+    def allocate(self, order: AllocationOrder) -> Any:
         raise ClusterError(
-            Finding(
-                code="RE114",
-                what="inline mode has no actors to allocate",
-                why="allocate returns a Ray actor handle",
-                remedy="use a Worker group, which runs inline too",
-            )
+            code="RE114",
+            what="inline mode has no actors to allocate",
+            why="allocate returns a Ray actor handle",
+            remedy="use a Worker group, which runs inline too",
         )
 
     def lease_ports(self, node: int, count: int, consecutive: bool, timeout: float) -> PortLease:
@@ -160,17 +205,27 @@ class InlineBackend:
     def locks_on(self, node: int) -> InlineLocks:
         return InlineLocks(self._lock_tables.setdefault(node, LockTable()), str(self.inventory.nodes[node]))
 
+    def channel(self, name: str) -> InlineChannel:
+        return InlineChannel(name, self._channels.setdefault(name, ChannelDesk()))
+
+    def data_buffer(self, name: str, source: Any, seed: int) -> InlineBuffer:
+        if name not in self._buffers:
+            if source is None:
+                raise no_such_buffer(name)
+            self._buffers[name] = BufferDesk(source, seed)
+        return InlineBuffer(self._buffers[name])
+
     def own_node(self, node: int) -> InlineNode:
         return InlineNode(self, node)
 
-    def take_positions(
-        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
-    ) -> list[Position]:
+    def take_positions(self, wanted: PoolRequest) -> list[Position]:
         there = self.inventory.nodes
-        everything = [(node, device) for node in nodes for device in range(there[node].accelerators.count)]
+        everything = [
+            (node, device) for node in wanted.nodes for device in range(there[node].accelerators.count)
+        ]
         return [
             Position(node=node, device=device, name=str(device))
-            for node, device in (everything[:count] if wanted is None else wanted)
+            for node, device in (everything[: wanted.count] if wanted.named is None else wanted.named)
         ]
 
     def give_back_positions(self, positions: Sequence[Position]) -> None:

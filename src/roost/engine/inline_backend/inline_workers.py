@@ -20,16 +20,17 @@ from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
 from roost.engine.workers.remote_errors import Origin, in_one_line
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker_context import _running_as, seat_of
-from roost.errors import Finding, LaunchError
+from roost.errors import LaunchError, WorkerDied
 from roost.inventory.inventory import Inventory
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a call on one rank: a value, or an error and the worker that raised it."""
+    """What came of a call on one rank: a value, an error and the worker that raised it, or a rank that was ended."""
 
     value: Any = None
     error: Exception | None = None
+    ended: str = ""  # why the worker is dead, where it is
     origin: Origin | None = None
     seconds: float = 0.0
 
@@ -37,17 +38,22 @@ class Outcome:
 class InlineWorkers:
     def __init__(self, job: str, inventory: Inventory, order: GroupOrder, master: tuple[str, int]) -> None:
         self.name, self.running = order.name, True
+        self.handles: dict[int, Any] = {}  # nothing is an actor here
         self._job, self._inventory, self.order, self._master = job, inventory, order, master
+        self.placements = order.placements
         self.seats = [
             seat_of(place, str(inventory.nodes[place.cluster_node_rank])) for place in order.placements
         ]
         self._settings: dict[int, environment.RankSettings] = {}
         self._workers: dict[int, Any] = {}
         self._logs: dict[int, CallLog] = {}
+        self._replaced: list[ProcessFacts] = []  # of ranks that were restarted
 
     def start_rank(self, rank: int) -> None:
         order, place = self.order, self.order.placements[rank]
         before = self._settings.get(rank)
+        if before is not None:
+            self._replaced.append(self._facts(rank, before))
         settings = self._settings[rank] = environment.rank_settings(
             self._inventory,
             self._job,
@@ -66,13 +72,14 @@ class InlineWorkers:
             with _as_rank(settings):
                 args, kwargs = constructor_arguments(rank, order.worker.args, order.worker.kwargs)
                 self._workers[rank] = order.worker.cls(*args, **kwargs)
-        except Exception as error:
+                if settings.context.generation:
+                    self._workers[rank].on_restart(settings.context.generation)
+        except (Exception, SystemExit) as error:
+            self._workers.pop(rank, None)
             raise LaunchError(
-                Finding(
-                    code="RE108",
-                    what=f"{order.name} rank {rank} ({self.seats[rank]}) could not start",
-                    why=in_one_line(error)[:500],
-                )
+                code="RE108",
+                what=f"{order.name} rank {rank} ({self.seats[rank]}) could not start",
+                why=in_one_line(error)[:500],
             ) from error
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
@@ -88,37 +95,49 @@ class InlineWorkers:
         return InlineResult(self.name, method, ranks, [self.seats[rank] for rank in ranks], outcomes)
 
     def _run(self, rank: int, method: str, args: Any, kwargs: Any) -> Outcome:
+        origin = Origin(self.name, rank, self.seats[rank], method)
+        if rank not in self._workers:
+            return Outcome(origin=origin, ended="this rank was ended")
         log = self._logs[rank]
-        number, began = log.begin(method), time.perf_counter()
+        place, began = log.begin(method), time.perf_counter()
         with _as_rank(self._settings[rank]):
             try:
                 value = getattr(self._workers[rank], method)(*args, **kwargs)
                 if inspect.isawaitable(value):
                     value = _finish(value)
             except Exception as error:
-                log.end(number, method, RAISED)
-                origin = Origin(self.name, rank, self.seats[rank], method)
+                log.end(place, RAISED)
                 return Outcome(error=error, origin=origin, seconds=time.perf_counter() - began)
+            except SystemExit as error:  # on Ray it ends the worker's process, and not the driver
+                log.end(place, RAISED)
+                del self._workers[rank]
+                return Outcome(origin=origin, ended=f"it called sys.exit({error.code!r})")
             except BaseException:
-                log.end(number, method, RAISED)
+                log.end(place, RAISED)
                 raise
-        log.end(number, method, RETURNED)
+        log.end(place, RETURNED)
         return Outcome(value=value, seconds=time.perf_counter() - began)
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
-        return [
-            ProcessFacts(
-                rank=rank,
-                pid=os.getpid(),
-                generation=settings.context.generation,
-                node=settings.context.placement.cluster_node_rank,
-                state="running" if rank in self._workers else "dead",
-                calls=tuple(self._logs[rank].calls()),
-            )
-            for rank, settings in sorted(self._settings.items())
-        ]
+        current = [self._facts(rank, settings) for rank, settings in self._settings.items()]
+        return sorted([*self._replaced, *current], key=lambda one: (one.rank, one.generation))
+
+    def _facts(self, rank: int, settings: environment.RankSettings) -> ProcessFacts:
+        return ProcessFacts(
+            rank=rank,
+            pid=os.getpid(),
+            generation=settings.context.generation,
+            node=settings.context.placement.cluster_node_rank,
+            state="running" if rank in self._workers else "dead",
+            calls=tuple(self._logs[rank].calls()),
+            visible=",".join(settings.context.devices),
+        )
+
+    def wait_recovered(self, timeout: float) -> bool:
+        return True  # nothing restarts by itself inline
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
+        self.end(ranks)
         for rank in ranks:
             self.start_rank(rank)
 
@@ -136,7 +155,7 @@ def _outcomes(result: GroupResult) -> Sequence[Any]:
 
 
 def _failed(argument: Any) -> bool:
-    return isinstance(argument, Outcome) and argument.error is not None
+    return isinstance(argument, Outcome) and bool(argument.error is not None or argument.ended)
 
 
 def _value(argument: Any) -> Any:
@@ -186,12 +205,20 @@ class InlineResult(GroupResult):
         return True
 
     def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
-        others = sum(outcome.error is not None for outcome in self.outcomes) - 1
+        others = sum(map(_failed, self.outcomes)) - 1
         for position, outcome in enumerate(self.outcomes):
+            if outcome.ended:
+                raise self._ended(position, outcome, others)
             if outcome.error is not None:
                 trace = "".join(traceback.format_exception(outcome.error))
                 raise self._raised(position, outcome.error, trace, others, outcome.origin)
             yield self.ranks[position], outcome.value
+
+    def _ended(self, position: int, outcome: Outcome, others: int) -> WorkerDied:
+        origin, here = outcome.origin, (self.group, self.ranks[position], self.method)
+        if origin is None or (origin.group, origin.rank, origin.method) == here:
+            return self._died(position, outcome.ended, others)
+        return self._source_died(origin.who, origin.group, origin.rank, outcome.ended)
 
     def durations(self, timeout: float | None = None) -> list[float]:
         return [outcome.seconds for outcome in self.outcomes]

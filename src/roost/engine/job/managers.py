@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import ray
 
-from roost.engine.connection.actors import NAMESPACE, job_namespace, named, on_node
+from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_namespace, named, on_node
+from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.job.job_folder import JobHistory
 from roost.engine.job.open_jobs import own_job
-from roost.errors import ClusterError, Finding, JobEnded, NoAnswer
+from roost.errors import ClusterError
 
 ANSWER_WITHIN = 30.0
+MOST_EVENTS = 10_000  # in memory; the file has all
 
 
 class Proxy:
@@ -26,16 +30,8 @@ class Proxy:
             raise AttributeError(method)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return ray.get(getattr(self._handle, method).remote(*args, **kwargs), timeout=ANSWER_WITHIN)
-            except ray.exceptions.GetTimeoutError:
-                raise NoAnswer(
-                    Finding(code="RE112", what=f"{self._name}.{method} did not answer in {ANSWER_WITHIN:g} s")
-                ) from None
-            except ray.exceptions.RayActorError as error:
-                raise JobEnded(
-                    Finding(code="RE106", what=f"{self._name} is gone", why="the job has ended")
-                ) from error
+            asked = getattr(self._handle, method).remote(*args, **kwargs)
+            return answer(asked, f"{self._name}.{method}", ANSWER_WITHIN)
 
         return call
 
@@ -59,10 +55,10 @@ class Manager:
         check_connected()
         name = job or current_job()
         try:
-            handle = ray.get_actor(cls.NAME, namespace=job_namespace(name))
+            handle = find_actor(cls.NAME, name)
         except ValueError:
             raise ClusterError(
-                Finding(code="RE106", what=f"no job {name!r} is running", remedy=_running_text())
+                code="RE106", what=f"no job {name!r} is running", remedy=_running_text()
             ) from None
         return Proxy(handle, f"{cls.NAME} of job {name!r}")
 
@@ -74,18 +70,20 @@ class NodeManager(Manager):
 
     def __init__(self) -> None:
         self._layout: dict[str, Any] = {}
+        self._told = asyncio.Event()  # other processes may ask before the driver has told the layout
         self._held: dict[tuple[int, int], Any] = {}
-        self._plans: list[bytes] = []
+        self._plans: dict[str, bytes] = {}  # by digest: a plan that is launched again is kept once
 
-    def add_plan(self, plan: bytes) -> None:
+    def add_plan(self, digest: str, plan: bytes) -> None:
         """Keep a plan that the job has launched. It is not unpickled here: that would load all of planning."""
-        self._plans.append(plan)
+        self._plans[digest] = plan
 
     def get_plans(self) -> list[bytes]:
-        return self._plans
+        return list(self._plans.values())
 
-    def set_layout(self, layout: Mapping[str, Any]) -> None:
+    async def set_layout(self, layout: Mapping[str, Any]) -> None:
         self._layout = dict(layout)
+        self._told.set()
 
     def add_groups(self, groups: Mapping[str, Any]) -> None:
         self._layout["groups"] = {**self._layout["groups"], **groups}
@@ -95,24 +93,25 @@ class NodeManager(Manager):
             label: group for label, group in self._layout["groups"].items() if label not in set(labels)
         }
 
-    def get_layout(self) -> dict[str, Any]:
+    async def get_layout(self) -> dict[str, Any]:
+        await self._told.wait()
         return self._layout
 
-    def get_nodes(self) -> list[Any]:
+    async def get_nodes(self) -> list[Any]:
         """One `NodeInfo` for each, in order."""
-        return list(self._layout.get("facts", ()))
+        return list((await self.get_layout())["facts"])
 
-    def get_master_ip(self) -> str:
-        return str(self._layout["master_addr"])
+    async def get_master_ip(self) -> str:
+        return str((await self.get_layout())["master_addr"])
 
     get_master_addr = get_master_ip
 
-    def get_master_port(self) -> int:
-        return int(self._layout["master_port"])
+    async def get_master_port(self) -> int:
+        return int((await self.get_layout())["master_port"])
 
-    def get_num_gpus_per_node(self) -> int:
+    async def get_num_gpus_per_node(self) -> int:
         """The accelerators of the first node: programs that call this expect equal nodes."""
-        nodes = self._layout["nodes"]
+        nodes = (await self.get_layout())["nodes"]
         return int(nodes[0].accelerators.count) if nodes else 0
 
     def add_holdings(self, held: Mapping[tuple[int, int], Any]) -> None:
@@ -137,6 +136,22 @@ class WorkerManager(Manager):
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Any]] = {}
+        self._events: list[Any] = []
+        self._history: JobHistory | None = None
+
+    def open_history(self, job: str) -> None:
+        self._history = JobHistory(job)
+
+    def record(self, events: Iterable[Any]) -> None:
+        """Keep what happened, for every process that asks, and write it into the job's folder."""
+        for event in events:
+            self._events.append(event)
+            if self._history is not None:
+                self._history.write(event)
+        del self._events[:-MOST_EVENTS]
+
+    def get_events(self) -> list[Any]:
+        return self._events
 
     def register_groups(self, descriptions: Mapping[str, Mapping[str, Any]]) -> None:
         self._groups.update({name: {**group, "state": "running"} for name, group in descriptions.items()})
@@ -189,11 +204,9 @@ def check_connected() -> None:
     """Raise unless connected: Ray would start a cluster of its own when called without one."""
     if not ray.is_initialized():
         raise ClusterError(
-            Finding(
-                code="RE106",
-                what="this process is not connected to a cluster",
-                remedy="make a roost.Cluster first; Cluster() attaches to a running job",
-            )
+            code="RE106",
+            what="this process is not connected to a cluster",
+            remedy="make a roost.Cluster first; Cluster() attaches to a running job",
         )
 
 
@@ -201,7 +214,7 @@ def running_jobs() -> list[str]:
     """The jobs on the connected cluster."""
     check_connected()
     prefix = f"{NAMESPACE}."
-    named = ray.util.list_named_actors(all_namespaces=True)
+    named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
     return sorted(
         entry["namespace"].removeprefix(prefix)
         for entry in named
@@ -212,7 +225,7 @@ def running_jobs() -> list[str]:
 def is_running(job: str) -> bool:
     """Whether a job of this name runs. Ray knows the name of a job that has ended for a moment longer."""
     try:
-        handle = ray.get_actor(NodeManager.NAME, namespace=job_namespace(job))
+        handle = find_actor(NodeManager.NAME, job)
         ray.get(handle.get_layout.remote(), timeout=5)
     except (ValueError, ray.exceptions.RayActorError):
         return False
@@ -233,7 +246,7 @@ def current_job() -> str:
         return jobs[0]
     what = "several jobs are running" if jobs else "no job is running"
     remedy = "name one: Cluster(job=...)" if jobs else "start one with Cluster(num_nodes=...)"
-    raise ClusterError(Finding(code="RE106", what=what, why=_running_text(), remedy=remedy))
+    raise ClusterError(code="RE106", what=what, why=_running_text(), remedy=remedy)
 
 
 def _running_text() -> str:

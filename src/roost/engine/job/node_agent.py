@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
@@ -10,13 +11,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
+
+from roost.engine.connection.actors import on_node
+from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch, kill, loss_event
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.ports.port_shelf import PortShelf
-from roost.engine.processes.owner import Owner
-from roost.engine.processes.process_facts import Process
+from roost.engine.processes.process_facts import Owner, Process
 from roost.engine.workers.call_log import Call, CallReader
+from roost.errors import ClusterError
 
 LOOK_EVERY = 0.3  # seconds
+TAKEN_WITHIN = 3.0  # seconds in which the driver should have taken the news of a loss
 
 
 def agent_name(node_id: str) -> str:
@@ -33,6 +39,11 @@ class NodeAgent:
         self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
         self._watcher: asyncio.Task[None] | None = None
         self._logs: dict[Process, CallReader] = {}  # kept, so that calls of a dead worker can still be read
+        self._kept: dict[str, Any] = {}  # actors of channels and data buffers
+        self._dismissed: set[Process] = set()  # workers whose group was shut down
+        self._workers: WorkerWatch | None = None
+        self._taken = 0  # losses that the driver knows
+        self._history: Any = None
 
     async def facts(self, visible_variables: Iterable[str], search_paths: Iterable[str]) -> dict[str, Any]:
         """Facts that only a process on the node can read."""
@@ -47,17 +58,63 @@ class NodeAgent:
             "pid": os.getpid(),
         }
 
+    async def never(self) -> None:
+        """Wait until the call is cancelled. Ray does not start what depends on it."""
+        await asyncio.Event().wait()
+
     # -- workers ---------------------------------------------------------------------------------------
 
-    async def follow(self, workers: Iterable[tuple[Process, int]]) -> None:
-        """Keep the logs of these workers of the node."""
-        for process, log in workers:
-            self._log_of(process, log)
+    async def follow(self, workers: Iterable[tuple[WatchedWorker, int]], history: Any = None) -> None:
+        """Keep the logs of these workers of the node, and watch them. `history` is the manager that keeps events."""
+        self._history = history
+        watch = self._watch_of_workers
+        for worker, log in workers:
+            watch.add(worker, self._log_of(worker.process, log))
+
+    @property
+    def _watch_of_workers(self) -> WorkerWatch:
+        if self._workers is None:  # made in the event loop
+            self._workers = WorkerWatch(self._note)
+        return self._workers
+
+    def _note(self, loss: Loss) -> None:
+        """Write the loss into the job's history if the driver, which does so as a rule, is too busy."""
+        number = len(self._watch_of_workers.losses)
+
+        def unless_taken() -> None:
+            if self._taken < number and loss.worker is not None and self._history is not None:
+                cause = "hang" if loss.kind == "hung" else "out of memory" if loss.out_of_memory else "crash"
+                self._history.record.remote([loss_event(loss, cause, "found; the driver does not answer")])
+
+        asyncio.get_running_loop().call_later(TAKEN_WITHIN, unless_taken)
+
+    async def next_losses(self, seen: int) -> list[Loss]:
+        """The losses after the first `seen`, once there are any. Asked by the driver, again and again."""
+        watch, self._taken = self._watch_of_workers, max(self._taken, seen)
+        while len(watch.losses) <= seen:
+            await watch.changed.wait()
+        return watch.losses[seen:]
+
+    async def loss_of(self, process: Process, within: float) -> Loss | None:
+        """How a worker was lost. Waits for the news: a call may fail before this agent knows."""
+        watch, deadline = self._watch_of_workers, time.monotonic() + within
+        while (found := watch.loss_of(process)) is None and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(watch.changed.wait(), left)
+        return found
+
+    async def kill(self, processes: Iterable[Process]) -> None:
+        for process in processes:
+            kill(process)
 
     async def forget(self, processes: Iterable[Process]) -> None:
-        """Drop the logs of workers whose group has ended."""
+        """Drop the logs of workers whose group is shut down. Those that still live then end in order."""
+        processes = list(processes)
+        self._watch_of_workers.forget(processes)
         for process in processes:
             self._logs.pop(process, None)
+            if process.alive():  # one that died before did not end in order
+                self._dismissed.add(process)
 
     async def observe(self, workers: Iterable[tuple[Process, int]]) -> list[tuple[bool, list[Call]]]:
         """Of each worker: whether it lives, and its calls."""
@@ -74,6 +131,48 @@ class NodeAgent:
             except (OSError, ValueError):  # it has just ended, or its system has no such memory
                 return None
         return self._logs.get(process)
+
+    async def ended(self, process: Process) -> bool:
+        """Answer when a process of this node has ended: whether in order, because its group was shut down."""
+        while process.alive():
+            await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(LOOK_EVERY)  # the driver tells of a shutdown when it ends the processes
+        return process in self._dismissed
+
+    # -- channels --------------------------------------------------------------------------------------
+
+    async def keep(self, name: str, namespace: str, cls: type) -> Any:
+        """Start a named actor on this node, or find it. It lives as long as this agent, thus as long as the job."""
+        # Ray ends an actor when the handle that made it is gone. So that handle is kept here, and later requests
+        # must not replace it by one that only found the actor.
+        found = self._kept.get(name)
+        if found is not None and await self._is_ready(name, found):
+            return found
+        if name not in self._kept:
+            actor = ray.remote(num_cpus=0, max_concurrency=100_000)(cls)
+            here = on_node(ray.get_runtime_context().get_node_id())
+            self._kept[name] = actor.options(
+                name=name, namespace=namespace, get_if_exists=True, scheduling_strategy=here
+            ).remote()
+        made = self._kept[name]
+        if not await self._is_ready(name, made):
+            raise ClusterError(code="RE112", what=f"the process of {name!r} ended while it started")
+        return made
+
+    async def _is_ready(self, name: str, kept: Any) -> bool:
+        """Whether a kept actor lives, once it has started: a busy machine takes long to. A dead one is forgotten."""
+        try:
+            await kept.__ray_ready__.remote()
+        except ray.exceptions.RayActorError:
+            if self._kept.get(name) is kept:
+                del self._kept[name]
+            return False
+        return True
+
+    async def adopt(self, *values: Any) -> list[Any]:
+        """Put values into the node's object store. They outlive the processes that made them."""
+        loop = asyncio.get_running_loop()  # a full store makes a put wait, and the agent must not
+        return [await loop.run_in_executor(None, ray.put, value) for value in values]
 
     # -- ports -----------------------------------------------------------------------------------------
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from roost.engine.locks.lock_errors import devices_in_words, not_granted, outdated
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockGranted
-from roost.engine.processes.owner import Owner
-from roost.errors import ConfigurationError, Finding, shown
+from roost.engine.processes.process_facts import Owner
+from roost.engine.workers.call_log import FOR_LOCK, waiting
+from roost.errors import ConfigurationError, shown
 
 
 class Locks(Protocol):
@@ -26,7 +28,7 @@ class Locks(Protocol):
         ...
 
 
-class DeviceLock:
+class DeviceLock(AbstractContextManager["DeviceLock"]):
     """The devices this process has locked, until it releases them, ends, or `hold_for` seconds have passed."""
 
     def __init__(self, locks: Locks, granted: LockGranted) -> None:
@@ -47,9 +49,6 @@ class DeviceLock:
         """Release the devices. May be called twice, and after the lock was lost."""
         self._locks.release(self._owner, self.fence)
 
-    def __enter__(self) -> DeviceLock:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.release()
 
@@ -64,7 +63,8 @@ def lock_on(
     _check_seconds("timeout", timeout)
     if hold_for is not None:
         _check_seconds("hold_for", hold_for)
-    decision = locks.acquire(devices, float(timeout), hold_for)
+    with waiting(FOR_LOCK):
+        decision = locks.acquire(devices, float(timeout), hold_for)
     if isinstance(decision, LockGranted):
         return DeviceLock(locks, decision)
     raise not_granted(decision, devices, locks.node, timeout)
@@ -81,17 +81,13 @@ def check_on(locks: Locks, device: Device, fence: int) -> None:
 def check_number(fence: Any) -> None:
     if isinstance(fence, bool) or not isinstance(fence, int):
         raise ConfigurationError(
-            Finding(
-                code="RC104",
-                what=f"a fencing number is a whole number, not {shown(fence)}",
-                remedy="pass the `fence` of a lock",
-            )
+            code="RC104",
+            what=f"a fencing number is a whole number, not {shown(fence)}",
+            remedy="pass the `fence` of a lock",
         )
 
 
 def _check_seconds(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0:
-        raise ConfigurationError(
-            Finding(code="RC104", what=f"{name} is a number of seconds, not {shown(value)}")
-        )
+        raise ConfigurationError(code="RC104", what=f"{name} is a number of seconds, not {shown(value)}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from roost.config.ranks import ranges
 from roost.engine.locks.lock_table import Device, DeviceHold, Refused, TimedOut
-from roost.errors import ClusterError, Finding, counted
+from roost.errors import ClusterError, counted
 
 
 def not_granted(
@@ -20,7 +20,7 @@ def not_granted(
             what = f"waiting for {devices_in_words(devices)} of {node} would never end"
             why = f"{holder.owner.who} holds {devices_in_words(holder.devices)} and waits for what this process holds"
             remedy = "ask for all devices at once"
-        return ClusterError(Finding(code="RE118", what=what, why=why, remedy=remedy))
+        return ClusterError(code="RE118", what=what, why=why, remedy=remedy)
     reasons = [
         f"{one.owner.who} has held {devices_in_words(one.devices)} for {decision.now - one.since:.1f} s"
         for one in decision.holders
@@ -28,12 +28,10 @@ def not_granted(
     if decision.ahead:
         reasons.append(f"{counted(decision.ahead, 'other process')} asked before")
     return ClusterError(
-        Finding(
-            code="RE118",
-            what=f"{devices_in_words(devices)} of {node} could not be locked within {timeout:g} s",
-            why="; ".join(reasons),
-            remedy="wait longer, or let holders lock with hold_for=...",
-        )
+        code="RE118",
+        what=f"{devices_in_words(devices)} of {node} could not be locked within {timeout:g} s",
+        why="; ".join(reasons),
+        remedy="wait longer, or let holders lock with hold_for=...",
     )
 
 
@@ -42,23 +40,19 @@ def outdated(device: Device, fence: int, found: tuple[DeviceHold, float] | None,
     if found is not None:
         why = f"{found[0].owner.who} has held it with number {found[0].fence} for {found[1]:.1f} s"
     return ClusterError(
-        Finding(
-            code="RE119",
-            what=f"{fence} is not the number of the lock on {devices_in_words([device])} of {node}",
-            why=why,
-            remedy="whoever shows this number has lost its turn: lock the device again",
-        )
+        code="RE119",
+        what=f"{fence} is not the number of the lock on {devices_in_words([device])} of {node}",
+        why=why,
+        remedy="whoever shows this number has lost its turn: lock the device again",
     )
 
 
 def unwatched(node: str) -> ClusterError:
     return ClusterError(
-        Finding(
-            code="RE114",
-            what=f"a process of another node cannot lock devices of {node}",
-            why="nobody there would notice its end, and the lock would stay",
-            remedy="lock them in a worker of that node, or in the driver",
-        )
+        code="RE114",
+        what=f"a process of another node cannot lock devices of {node}",
+        why="nobody there would notice its end, and the lock would stay",
+        remedy="lock them in a worker of that node, or in the driver",
     )
 
 

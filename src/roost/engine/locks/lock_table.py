@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roost.engine.processes.owner import Owner
-from roost.engine.processes.process_facts import Process
+from roost.engine.processes.process_facts import Owner, Process
 
 Device = int | str  # an accelerator by its number, other hardware by a name
 

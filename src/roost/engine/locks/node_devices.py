@@ -8,7 +8,7 @@ from typing import Any
 
 from roost.engine.locks.lock_table import Device
 from roost.engine.workers.worker_context import current_worker
-from roost.errors import ClusterError, ConfigurationError, Finding, shown
+from roost.errors import ClusterError, ConfigurationError, shown
 from roost.inventory.groups import NodeGroup
 from roost.inventory.nodes import Node
 
@@ -71,11 +71,9 @@ class NodeDevices:
         if self.others:
             has.append(_listed(self.others))
         return ClusterError(
-            Finding(
-                code="RE114",
-                what=f"{what} does not exist on {self.node}",
-                why=f"it has {' and '.join(has) or 'no devices'}",
-            )
+            code="RE114",
+            what=f"{what} does not exist on {self.node}",
+            why=f"it has {' and '.join(has) or 'no devices'}",
         )
 
 
@@ -83,17 +81,14 @@ def check_devices(devices: Any) -> None:
     fine = isinstance(devices, (list, tuple, range, set, frozenset)) and len(devices) > 0
     if not fine or not all(map(_is_device, devices)):
         raise ConfigurationError(
-            Finding(
-                code="RC104",
-                what=f"devices are a list of accelerator numbers or names, not {shown(devices)}",
-            )
+            code="RC104", what=f"devices are a list of accelerator numbers or names, not {shown(devices)}"
         )
 
 
 def _check_type(device: Any) -> None:
     if not _is_device(device):
         raise ConfigurationError(
-            Finding(code="RC104", what=f"a device is an accelerator number or a name, not {shown(device)}")
+            code="RC104", what=f"a device is an accelerator number or a name, not {shown(device)}"
         )
 
 

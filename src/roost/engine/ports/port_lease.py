@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from roost.config.ranks import ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PortLease:
+class PortLease(AbstractContextManager["PortLease"]):
     """Ports of one host that only the owner may use. A server that sets SO_REUSEADDR can listen on them at once."""
 
     host: str  # the node's address, as Ray knows it
@@ -23,9 +24,6 @@ class PortLease:
     def release(self) -> None:
         """Give the ports back. May be called twice, and on a copy in another process of the job."""
         self._give_back()
-
-    def __enter__(self) -> PortLease:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from roost.errors import ConfigurationError, Finding, shown
+from roost.errors import ConfigurationError, shown
 
 ALLOWED = range(20_000, 65_536)  # Ray's own workers listen on 10,002-19,999
 RANGE_VARIABLE = "ROOST_PORT_RANGE"
@@ -25,12 +25,10 @@ def allowed_ports(environ: Mapping[str, str]) -> range:
     if found and found.start in ALLOWED and found[-1] in ALLOWED:
         return found
     raise ConfigurationError(
-        Finding(
-            code="RC104",
-            what=f"{RANGE_VARIABLE}={shown(said)} on {socket.gethostname()} is not a range of ports",
-            why="below 20000 are the ports of Ray's own workers" if found else "",
-            remedy=f"write it as 21000-21099, inside {text_of(ALLOWED)}",
-        )
+        code="RC104",
+        what=f"{RANGE_VARIABLE}={shown(said)} on {socket.gethostname()} is not a range of ports",
+        why="below 20000 are the ports of Ray's own workers" if found else "",
+        remedy=f"write it as 21000-21099, inside {text_of(ALLOWED)}",
     )
 
 

@@ -21,7 +21,7 @@ from roost.engine.ports.port_ranges import (
     split_by,
     text_of,
 )
-from roost.errors import ClusterError, ConfigurationError, Finding, shown
+from roost.errors import ClusterError, ConfigurationError, shown
 
 MOST = 10_000  # ports in one lease
 _TAKEN = (errno.EADDRINUSE, errno.EACCES, errno.EPERM)
@@ -162,21 +162,17 @@ class PortShelf:
         others = "too few of the others stand together" if consecutive else "the others are in use"
         mine = sum(port in allowed for port in self._held)
         return ClusterError(
-            Finding(
-                code="RE117",
-                what=f"{wanted} free in {text_of(allowed)} on {socket.gethostname()}",
-                why=f"this job holds {mine} of these {len(allowed)} ports, and {others}",
-                remedy="release leases, or end what listens there (`ss -ltn`)"
-                + ("" if allowed == ALLOWED else f", or widen {RANGE_VARIABLE} on the node"),
-            )
+            code="RE117",
+            what=f"{wanted} free in {text_of(allowed)} on {socket.gethostname()}",
+            why=f"this job holds {mine} of these {len(allowed)} ports, and {others}",
+            remedy="release leases, or end what listens there (`ss -ltn`)"
+            + ("" if allowed == ALLOWED else f", or widen {RANGE_VARIABLE} on the node"),
         )
 
 
 def _check_count(count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-        raise ConfigurationError(
-            Finding(code="RC104", what=f"a lease is of 1 to {MOST:,} ports, not {shown(count)}")
-        )
+        raise ConfigurationError(code="RC104", what=f"a lease is of 1 to {MOST:,} ports, not {shown(count)}")
 
 
 def _with_descriptors(make: Callable[[], socket.socket]) -> socket.socket:
@@ -202,14 +198,12 @@ def _raise_limit() -> bool:
 def _cannot_hold(error: OSError, count: int, held: int) -> ClusterError:
     descriptors = error.errno in _NO_DESCRIPTORS
     return ClusterError(
-        Finding(
-            code="RE117",
-            what=f"{count} more ports cannot be held on {socket.gethostname()}, besides {held} of this job",
-            why="each needs a file descriptor, and there are no more" if descriptors else str(error),
-            remedy="raise the limit of open files (`ulimit -Hn`) where Ray is started, or release leases"
-            if descriptors
-            else "",
-        )
+        code="RE117",
+        what=f"{count} more ports cannot be held on {socket.gethostname()}, besides {held} of this job",
+        why="each needs a file descriptor, and there are no more" if descriptors else str(error),
+        remedy="raise the limit of open files (`ulimit -Hn`) where Ray is started, or release leases"
+        if descriptors
+        else "",
     )
 
 

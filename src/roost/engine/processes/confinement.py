@@ -14,7 +14,7 @@ import sys
 import threading
 
 from roost.engine.processes import keeper
-from roost.errors import Finding, LaunchError
+from roost.errors import LaunchError
 
 log = logging.getLogger("roost")
 
@@ -162,10 +162,8 @@ def _start_keeper(token: str) -> None:
 
 def _no_keeper(why: str) -> LaunchError:
     return LaunchError(
-        Finding(
-            code="RE120",
-            what=f"the keeper of process {os.getpid()} could not be started, so its children could outlive it",
-            why=why,
-            remedy=f"does {sys.executable or 'sys.executable, which is empty,'} run here, and may this user start more processes?",
-        )
+        code="RE120",
+        what=f"the keeper of process {os.getpid()} could not be started, so its children could outlive it",
+        why=why,
+        remedy=f"does {sys.executable or 'sys.executable, which is empty,'} run here, and may this user start more processes?",
     )

@@ -1,9 +1,10 @@
-"""The facts of a process: its number, when it started, and whether it still runs."""
+"""The facts of a process: its number, when it started, whether it still runs, and what it owns."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,6 +23,15 @@ class Process:
         """Whether it runs. A zombie has ended, even if its parent has not collected it yet."""
         found = _status(self.pid)
         return found is not None and not found.ended and found.start == self.started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The owner of one port lease or lock. Without a process the job owns it, until the job ends."""
+
+    process: Process | None = None
+    token: str = field(default_factory=lambda: secrets.token_hex(8))  # one process may own many
+    who: str = field(default="", compare=False)  # for messages
 
 
 def this_process() -> Process:

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ray
 from ray import cloudpickle
 
-from roost.engine.connection.actors import on_node
+from roost.engine.backend import AllocationOrder
+from roost.engine.connection.actors import NAMESPACE, on_node
 from roost.engine.workers.remote_errors import first_line
-from roost.errors import ClusterError, Finding
+from roost.errors import ClusterError
 from roost.inventory.accelerators import accelerator_kind
 
 
-def variables_for(env_vars: Mapping[str, str], kind: str, devices: list[str]) -> dict[str, str]:
-    """What the caller asks for; the accelerator's own variable unless they set it themselves."""
-    visible = accelerator_kind(kind).visible(devices) if devices else {}
-    return {**visible, **{name: str(value) for name, value in env_vars.items()}}
-
-
-def start_allocated(
-    cls: type,
-    worker_name: str,
-    node_id: str,
-    variables: Mapping[str, str],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
-    program = cloudpickle.dumps((cls, tuple(args), dict(kwargs)))
-    actor = allocated_actor(cls).options(name=worker_name, num_cpus=0, scheduling_strategy=on_node(node_id))
+def start_allocated(order: AllocationOrder, node_id: str, devices: Sequence[str]) -> Any:
+    visible = accelerator_kind(order.place.accelerator_type).visible(devices) if devices else {}
+    variables = {**visible, **{name: str(value) for name, value in order.variables.items()}}
+    program = cloudpickle.dumps((order.cls, tuple(order.args), dict(order.kwargs)))
+    actor = allocated_actor(order.cls).options(
+        name=order.name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=on_node(node_id)
+    )
     try:
         # By reference: arguments are kept by Ray's server.
-        return actor.remote(ray.put(dict(variables)), ray.put(program))
+        return actor.remote(ray.put(variables), ray.put(program))
     except ValueError as error:
         raise ClusterError(
-            Finding(
-                code="RE115",
-                what=f"an actor named {worker_name!r} exists already",
-                why=first_line(error, 200),
-                remedy="choose another worker_name",
-            )
+            code="RE115",
+            what=f"an actor named {order.name!r} exists already",
+            why=first_line(error, 200),
+            remedy="choose another worker_name",
         ) from None
 
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import ray
 
-from roost.engine.job.agent_leases import lease_from
-from roost.engine.job.agent_locks import AgentLocks
+from roost.engine.job.agent_grants import AgentLocks, lease_from
 from roost.engine.job.agents import own_node
 from roost.engine.job.managers import NodeManager
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.ports.port_lease import PortLease
-from roost.engine.processes.owner import Owner
-from roost.engine.processes.process_facts import this_process
+from roost.engine.processes.process_facts import Owner, this_process
 from roost.engine.workers.worker_context import current_worker, describe_this_process
 
 

@@ -14,13 +14,23 @@ from typing import Any
 import ray
 
 from roost.config.fields import NAME
-from roost.engine.backend import GroupOrder, Needs, Position, Progress, Report, RunningGroup
+from roost.engine.backend import (
+    AllocationOrder,
+    GroupOrder,
+    Needs,
+    PoolRequest,
+    Position,
+    Progress,
+    Report,
+    RunningGroup,
+)
 from roost.engine.cluster_options import ClusterOptions, with_groups
-from roost.engine.connection.actors import NAMESPACE, answer, job_namespace
-from roost.engine.connection.discovery import LiveNode, choose, examine, wait_for_nodes
+from roost.engine.connection.actors import answer, find_actor, job_namespace
+from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
+from roost.engine.connection.discovery import LiveNode, choose, examine, nodes_to_ask, wait_for_nodes
 from roost.engine.connection.ray_connection import connect
-from roost.engine.job.agent_leases import lease_from
-from roost.engine.job.agent_locks import AgentLocks
+from roost.engine.events import Event
+from roost.engine.job.agent_grants import AgentLocks, lease_from
 from roost.engine.job.agents import agent_of, start_agents
 from roost.engine.job.managers import (
     MANAGERS,
@@ -32,13 +42,15 @@ from roost.engine.job.managers import (
     is_running,
 )
 from roost.engine.job.open_jobs import job_closed, job_opened
+from roost.engine.job.ray_channel import leave_channels
 from roost.engine.ports.port_lease import PortLease
-from roost.engine.processes.owner import Owner
-from roost.engine.ray_backend.allocation import start_allocated, variables_for
+from roost.engine.processes.process_facts import Owner
+from roost.engine.ray_backend.allocation import start_allocated
+from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.starting import GroupStart, Site, gathered
 from roost.engine.reservation.reservation import Reservation
-from roost.errors import ClusterError, Finding, ReservationError, nearest
+from roost.errors import ClusterError, ReservationError, counted, nearest
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
@@ -51,7 +63,7 @@ class RayBackend:
 
     def __init__(self, job: str, connection: Any, owner: bool) -> None:
         self.job, self.owner = job, owner
-        self._connection = connection
+        self._connection, self.address = connection, connection.address
         self._groups: dict[str, tuple[GroupOrder, RayWorkers]] = {}  # launched by this process
         self._starting: list[RayWorkers] = []
         self._managers: dict[type[Manager], Any] = {}
@@ -61,20 +73,23 @@ class RayBackend:
             Counter()
         )  # how many launches of this process use an accelerator
         self._counting = threading.Lock()
+        self._watch: JobWatch | None = None  # from the first launch on
+        self._events: list[Event] = []  # that this process recorded
+        self._became: dict[str, Plan] = {}  # launched plans whose processes have moved, by digest
         self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
         self._open = True
         self.live: list[LiveNode] = []
         self.inventory = Inventory(nodes=())
         self.master_addr, self.master_port = "", 0
         self.reservation = Reservation(job, self.live)
-        job_opened(job)
+        job_opened(job, driver=owner)
 
     # -- the driver's way in -------------------------------------------------------------------------------------
 
     @classmethod
     def create(cls, options: ClusterOptions) -> RayBackend:
         job = _job_name(options.job)
-        connection = connect(options.address, job_namespace(job), options.num_nodes)
+        connection = connect(options.address, options.num_nodes)
         backend = cls(job, connection, owner=True)
         try:
             backend._create(options)
@@ -86,17 +101,16 @@ class RayBackend:
     def _create(self, options: ClusterOptions) -> None:
         if is_running(self.job):
             raise ClusterError(
-                Finding(
-                    code="RE115",
-                    what=f"a job {self.job!r} is already running on this cluster",
-                    remedy="choose another name: Cluster(..., job=...)",
-                )
+                code="RE115",
+                what=f"a job {self.job!r} is already running on this cluster",
+                remedy="choose another name: Cluster(..., job=...)",
             )
         deadline = time.monotonic() + options.timeout
-        nodes = wait_for_nodes(options.num_nodes, self._connection.address, options.timeout)
+        present = wait_for_nodes(options.num_nodes, self._connection.address, options.timeout)
+        nodes = nodes_to_ask(present, options.num_nodes)
         self._agents = start_agents(nodes, job_namespace(self.job))
         found = examine(nodes, self._agents, max(1.0, deadline - time.monotonic()))
-        self._settle(choose(found, options.num_nodes), options)
+        self._settle(choose(found, options.num_nodes, len(present)), options)
 
     def _settle(self, live: list[LiveNode], options: ClusterOptions) -> None:
         self.live = live
@@ -119,26 +133,21 @@ class RayBackend:
             "master_port": self.master_port,
             "driver_pid": os.getpid(),
         }
-        # Not waited for: a process that attaches asks the manager, which answers in order.
+        self._managers[WorkerManager].open_history.remote(self.job)
+        # Not waited for: the manager answers other processes once it knows.
         self._managers[NodeManager].set_layout.remote(layout)
 
     # -- the way in for every other process ------------------------------------------------------------------------
 
     @classmethod
     def attach(cls, address: str | None, job: str | None) -> RayBackend:
-        connection = connect(address, NAMESPACE, None, may_start=False)
+        connection = connect(address, None, may_start=False)
         try:
             name = job or current_job()
             manager = NodeManager.get_proxy(name)
             layout = manager.get_layout()
-            if not layout:
-                raise ClusterError(
-                    Finding(code="RE106", what=f"job {name!r} is still starting", remedy="try again shortly")
-                )
             backend = cls(name, connection, owner=False)
-            backend._managers = {
-                one: ray.get_actor(one.NAME, namespace=job_namespace(name)) for one in MANAGERS
-            }
+            backend._managers = {one: find_actor(one.NAME, name) for one in MANAGERS}
             backend.live = [LiveNode(facts, agent_of(name, facts.node_id)) for facts in layout["facts"]]
             backend.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
             backend.master_addr, backend.master_port = layout["master_addr"], layout["master_port"]
@@ -159,9 +168,14 @@ class RayBackend:
         self.check_open()
         return [pickle.loads(plan) for plan in NodeManager.get_proxy(self.job).get_plans()]
 
+    @property
+    def is_open(self) -> bool:
+        return self._open and ray.is_initialized() and not cluster_is_gone()
+
     def check_open(self) -> None:
-        if not self._open or not ray.is_initialized():
-            raise ClusterError(Finding(code="RE106", what=f"the cluster of job {self.job!r} was shut down"))
+        check_cluster()
+        if not self.is_open:
+            raise ClusterError(code="RE106", what=f"the cluster of job {self.job!r} was shut down")
 
     def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
         self.inventory = self.inventory.joined(groups)
@@ -174,6 +188,7 @@ class RayBackend:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
+        check_cluster()
         self.reservation.ensure(needs)
         keys = [(node, device) for node, devices in needs.items() for device in devices]
         with self._counting:
@@ -181,7 +196,7 @@ class RayBackend:
         return keys
 
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
-        if not self._open or not ray.is_initialized():
+        if not self.is_open:
             return
         with self._counting:
             self._uses.subtract(accelerators)
@@ -212,6 +227,7 @@ class RayBackend:
                     order=order,
                     master_addr=leader.facts.ip,
                     master_port=port,
+                    history=self._managers[WorkerManager],
                 )
                 groups.append(RayWorkers(self.job, order.name, order.placements, self.inventory.nodes, start))
             self._starting += groups
@@ -238,6 +254,44 @@ class RayBackend:
             self._starting = [group for group in self._starting if group not in groups]
         for order, group in zip(orders, groups, strict=True):
             self._groups[order.name] = (order, group)
+            group.watch = self._watching()
+        self._watching().cover(plan, orders)
+
+    def _watching(self) -> JobWatch:
+        if self._watch is None:
+            self._watch = JobWatch(self, self._groups)
+        return self._watch
+
+    def relocated(self, before: Plan, plan: Plan, orders: Mapping[str, GroupOrder]) -> None:
+        """Reserve what moved processes need, and let everyone know the new plan."""
+        held = self.reservation.held
+        needs: dict[int, set[int]] = {}
+        for order in orders.values():
+            for node, device in _accelerators(order.placements):
+                if (node, device) not in held:
+                    needs.setdefault(node, set()).add(device)
+        if needs:
+            self.reserve(needs)
+        for name, order in orders.items():
+            self._groups[name] = (order, self._groups[name][1])
+        self._became = {
+            digest: plan if one.digest == before.digest else one for digest, one in self._became.items()
+        } | {before.digest: plan}
+        self._managers[NodeManager].add_plan.remote(plan.digest, pickle.dumps(plan))
+
+    def record(self, events: Sequence[Event]) -> None:
+        self._events.extend(events)
+        if self._open and ray.is_initialized() and not cluster_is_gone():
+            self._managers[WorkerManager].record.remote(list(events))
+
+    @property
+    def events(self) -> list[Event]:
+        if self.owner or not self._open:
+            return list(self._events)
+        return WorkerManager.get_proxy(self.job).get_events()
+
+    def current_plan(self, plan: Plan) -> Plan:
+        return self._became.get(plan.digest, plan)
 
     def _register(self, plan: Plan | None, groups: Sequence[tuple[GroupOrder, RayWorkers]]) -> None:
         """Let the job's other processes find the groups, and the plan they come from."""
@@ -250,7 +304,7 @@ class RayBackend:
             where = (group.start.master_addr, group.start.master_port)
             told.append(collective.register.remote(order.name, *where, len(order.placements)))
         if plan is not None:
-            told.append(self._managers[NodeManager].add_plan.remote(pickle.dumps(plan)))
+            told.append(self._managers[NodeManager].add_plan.remote(plan.digest, pickle.dumps(plan)))
         answer(told, "registering the groups")
 
     def taken(self, names: Sequence[str]) -> list[str]:
@@ -263,17 +317,13 @@ class RayBackend:
         found = manager.get_group(name)
         if found is None:
             raise ClusterError(
-                Finding(
-                    code="RE116",
-                    what=f"job {self.job!r} has no group {name!r}",
-                    remedy=nearest(name, manager.list_groups()),
-                )
+                code="RE116",
+                what=f"job {self.job!r} has no group {name!r}",
+                remedy=nearest(name, manager.list_groups()),
             )
         mine = self._groups.get(name)
         workers = mine[1] if mine else RayWorkers.attached(self.job, name, found, self.inventory.nodes)
-        return RunningGroup(
-            placements=tuple(found["placements"]), methods=tuple(found["methods"]), members=workers
-        )
+        return RunningGroup(methods=tuple(found["methods"]), members=workers)
 
     def restarted(self, name: str) -> None:
         self._register(None, [self._groups[name]])
@@ -283,23 +333,14 @@ class RayBackend:
         if ended is None:
             return
         ended[1].stop()
-        if self._open and ray.is_initialized():
+        if self.is_open:
             self._managers[WorkerManager].remove_group.remote(name)
             self._managers[CollectiveManager].remove.remote(name)
 
-    def allocate(
-        self,
-        cls: type,
-        worker_name: str,
-        place: Placement,
-        variables: Mapping[str, str],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
-        node = place.cluster_node_rank
-        names = self.reservation.device_names(node, place.hardware)
-        environ = variables_for(variables, place.accelerator_type, names)
-        handle = start_allocated(cls, worker_name, self.live[node].node_id, environ, args, kwargs)
+    def allocate(self, order: AllocationOrder) -> Any:
+        node = order.place.cluster_node_rank
+        names = self.reservation.device_names(node, order.place.hardware)
+        handle = start_allocated(order, self.live[node].node_id, names)
         self._allocated.append(handle)
         return handle
 
@@ -316,37 +357,35 @@ class RayBackend:
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
-    def take_positions(
-        self, count: int, nodes: Sequence[int], wanted: Sequence[tuple[int, int]] | None, timeout: float
-    ) -> list[Position]:
-        if wanted is None:
-            taken = self.reservation.take_first(count, nodes, timeout)
+    def take_positions(self, wanted: PoolRequest) -> list[Position]:
+        if wanted.named is None:
+            taken = self.reservation.take_first(wanted.count, wanted.nodes, wanted.timeout, wanted.apart)
             self._pooled.update(dict.fromkeys(taken, True))
         else:
-            taken = self._take_named(wanted, timeout)
+            taken = self._take_named(wanted.named, wanted.timeout, wanted.apart)
         held = self.reservation.held
         return [
             Position(node=node, device=device, name=held[node, device].name, bundle=held[node, device].bundle)
             for node, device in taken
         ]
 
-    def _take_named(self, wanted: Sequence[tuple[int, int]], timeout: float) -> list[tuple[int, int]]:
+    def _take_named(
+        self, wanted: Sequence[tuple[int, int]], timeout: float, apart: bool
+    ) -> list[tuple[int, int]]:
         double = [key for key in wanted if key in self._pooled]
         if double:
-            listed = ", ".join(f"node {node}: {device}" for node, device in double[:8])
-            raise ReservationError(
-                Finding(
-                    code="RE107",
-                    what=f"{len(double)} accelerators are in another pool of this job",
-                    why=listed,
-                    remedy="release that pool first, or name other accelerators",
-                )
-            )
+            raise _held_already(double, "are in another pool of this job", "release that pool first")
+        if apart:
+            self.reservation.refresh()
+            bundled = [key for key in wanted if key in self.reservation.held]
+            if bundled:  # a group's accelerators of a node are one bundle, and it has no CPU
+                how = "are held for worker groups of this job, which keeps them"
+                raise _held_already(bundled, how, "create the placement groups before those worker groups")
         needs: dict[int, set[int]] = {}
         for node, device in wanted:
             needs.setdefault(node, set()).add(device)
         own = {key for key in wanted if key not in self.reservation.held}
-        self.reservation.ensure(needs, timeout, exact=True)
+        self.reservation.ensure(needs, timeout, exact=True, apart=apart)
         self._pooled.update({key: key in own for key in wanted})
         return list(wanted)
 
@@ -354,7 +393,7 @@ class RayBackend:
         keys = [(one.node, one.device) for one in positions]
         # What a group held before the pool came is not the pool's to give back.
         own = {key for key in keys if self._pooled.pop(key, False)}
-        if not self._open or not ray.is_initialized():
+        if not self.is_open:
             return
         for name, (order, _) in list(self._groups.items()):
             if not own.isdisjoint(_accelerators(order.placements)):
@@ -372,16 +411,21 @@ class RayBackend:
         self._open = False
         job_closed(self.job)
         try:
-            if ray.is_initialized():
+            if self._watch is not None:
+                self._watch.closing()
+            if ray.is_initialized() and not cluster_is_gone():
+                leave_channels(self.job)
                 for group in list(self._starting):  # another thread launches: it will be told
                     group.stop()
                 for name in list(self._groups):
                     self.end_group(name)
-                if self.owner:
-                    for handle in [*self._allocated, *self._managers.values(), *self._agents.values()]:
-                        ray.kill(handle)
+                managed = [*self._managers.values(), *self._agents.values()] if self.owner else []
+                for handle in [*self._allocated, *managed]:
+                    ray.kill(handle)
                 self.reservation.release()
         finally:
+            if self._watch is not None:
+                self._watch.close()
             self._connection.close()
 
 
@@ -393,6 +437,15 @@ def _accelerators(placements: Sequence[Placement]) -> set[tuple[int, int]]:
         if place.holds_accelerators
         for number in place.hardware
     }
+
+
+def _held_already(keys: Sequence[tuple[int, int]], how: str, remedy: str) -> ReservationError:
+    return ReservationError(
+        code="RE107",
+        what=f"{counted(len(keys), 'accelerator')} {how}",
+        why=", ".join(f"node {node}: {device}" for node, device in keys[:8]),
+        remedy=f"{remedy}, or name other accelerators",
+    )
 
 
 def _any_alive(workers: Sequence[Any]) -> bool:
@@ -410,12 +463,10 @@ def _any_alive(workers: Sequence[Any]) -> bool:
 
 def _job_name(job: str | None) -> str:
     name = job or os.environ.get("ROOST_JOB") or f"job-{secrets.token_hex(3)}"
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or name in (".", ".."):  # they would name other folders
         raise ClusterError(
-            Finding(
-                code="RE115",
-                what=f"{name!r} is not a job name",
-                remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-            )
+            code="RE115",
+            what=f"{name!r} is not a job name",
+            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
         )
     return name

@@ -8,13 +8,15 @@ import re
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 
-from roost.engine.workers.remote_errors import Described, first_line
+from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
+from roost.engine.job.worker_watch import Loss
+from roost.engine.workers.remote_errors import Described, RemoteTraceback, first_line
 from roost.engine.workers.result import GroupResult, seconds
-from roost.errors import Finding, WorkerDied, WorkerError
+from roost.errors import WorkerError
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _BIG = 100_000  # bytes from which one copy for all ranks is worth a trip to the object store
@@ -31,6 +33,18 @@ def once(argument: Any) -> Any:
 def cause_of(error: BaseException) -> BaseException | None:
     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
     return cause.rebuilt() if isinstance(cause, Described) else cause
+
+
+def traced_cause(error: BaseException) -> BaseException | None:
+    """The worker's exception, with the traceback of its process as its own cause."""
+    cause = cause_of(error)
+    if cause is not None:
+        cause.__cause__ = RemoteTraceback(f"\n{remote_text(error)}")
+    return cause
+
+
+def remote_text(error: BaseException) -> str:
+    return _ANSI.sub("", str(error)).strip()
 
 
 # Answers that no caller will ask for: another rank of the same call failed first. Ray complains of an error that is
@@ -50,13 +64,22 @@ def forget_abandoned() -> None:
     _abandoned.clear()
 
 
-@dataclass(frozen=True)
+class Losses(Protocol):
+    """What knows how processes ended."""
+
+    def loss_of(self, report: Any) -> tuple[Loss | None, str]: ...
+
+
+@dataclass(frozen=True, eq=False)
 class KnownActor:
     """The worker an actor is."""
 
     group: str
     rank: int
     seat: str
+    losses: Losses | None = None
+    report: Any = None
+    generation: int = 0
 
 
 class RayResult(GroupResult):
@@ -81,7 +104,7 @@ class RayResult(GroupResult):
         timeout = seconds(timeout)
         self._check_connected()
         try:
-            return ray.get(self.refs, timeout=timeout)
+            return patient_get(self.refs, timeout)
         except ray.exceptions.GetTimeoutError:
             _, pending = ray.wait(self.refs, num_returns=len(self.refs), timeout=0)
             late = [position for position, ref in enumerate(self.refs) if ref in set(pending)]
@@ -94,11 +117,9 @@ class RayResult(GroupResult):
         """Ray would start a new cluster of its own when asked without one."""
         if not ray.is_initialized():
             raise WorkerError(
-                Finding(
-                    code="RE116",
-                    what=f"{self.group}.{self.method}: the cluster was shut down before its answer was read",
-                    remedy="wait for results before cluster.shutdown()",
-                )
+                code="RE116",
+                what=f"{self.group}.{self.method}: the cluster was shut down before its answer was read",
+                remedy="wait for results before cluster.shutdown()",
             )
 
     @property
@@ -115,7 +136,7 @@ class RayResult(GroupResult):
         waiting = list(self.refs)
         while waiting:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready, waiting = ray.wait(waiting, num_returns=1, timeout=left)
+            ready, waiting = patient_wait(waiting, left)
             if not ready:
                 raise self._late([position_of[ref] for ref in waiting], timeout or 0.0)
             for ref in ready:
@@ -143,7 +164,11 @@ class RayResult(GroupResult):
     async def _gathered(self) -> list[Any]:
         self._check_connected()
         try:
-            return list(await asyncio.gather(*self.refs))
+            answers = asyncio.gather(*self.refs)
+            while not answers.done():
+                await asyncio.wait([answers], timeout=STEP)
+                check_cluster()
+            return list(answers.result())
         except ray.exceptions.RayError as error:
             failure = self._failure(error)
             raise failure from failure.__cause__
@@ -169,21 +194,21 @@ class RayResult(GroupResult):
         if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(
             cause, ray.exceptions.RayActorError
         ):
-            return self._raised(position, cause, _ANSI.sub("", str(error)), others)
-        also = f" ({others} other ranks failed too)" if others else ""
-        who, group, rank, why = self._where(position), self.group, self.ranks[position], first_line(error)
+            return self._raised(position, cause, remote_text(error), others)
+        check_head()
+        known = self._who.get(self._handles[position]._actor_id.hex()) if self._handles else None
+        group, rank = self.group, self.ranks[position]
         if cause is not None:  # an argument is missing, since the worker that should have made it is dead
             known = self._who.get(str(getattr(cause, "actor_id", "")))
             group, rank = (known.group, known.rank) if known else ("", -1)
-            who = f"{group} rank {rank} ({known.seat})" if known else "a worker of another process"
-            why = f"its result is an argument of {self.group}.{self.method}, which did not run; {first_line(cause)}"
-        died = WorkerDied(
-            Finding(
-                code="RE111",
-                what=f"{who} died in or before {self.method}{also}" if cause is None else f"{who} died{also}",
-                why=why,
-                remedy="its log says what happened; launch the group again",
-            )
-        )
-        died.group, died.rank = group, rank
-        return died
+        loss, outlook = known.losses.loss_of(known.report) if known and known.losses else (None, "")
+        how = f": pid {known.report.process.pid} {loss.how}" if known and loss is not None else ""
+        if loss is not None and loss.kind == "node":
+            how = ": its node is gone"
+        remedy = outlook or f"restart_ranks({rank}) starts it again, in the process that launched the group"
+        if cause is None:
+            words = loss.last_words if loss is not None else ""
+            return self._died(position, words or first_line(error), others, how, remedy)
+        who = f"{group} rank {rank} ({known.seat})" if known else "a worker of another process"
+        why = "; ".join(filter(None, [loss.last_words if loss is not None else "", first_line(cause)]))
+        return self._source_died(who, group, rank, why, how, remedy)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import ray
 
 from roost.engine.backend import GroupOrder, ProcessFacts
+from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
 from roost.engine.job.agents import agent_of
+from roost.engine.job.worker_watch import Loss, WatchedWorker
 from roost.engine.processes.process_facts import Process
+from roost.engine.ray_backend.attached_recovery import wait_until_recovered
 from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_abandoned, once, sweep
 from roost.engine.ray_backend.starting import GroupStart, gathered
 from roost.engine.ray_backend.worker_host import StartReport
@@ -19,12 +23,34 @@ from roost.engine.workers.arguments import arguments_of, differ_by_rank
 from roost.engine.workers.remote_errors import first_line
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker_context import seat_of
-from roost.errors import Finding, JobEnded, WorkerError
+from roost.errors import JobEnded, WorkerDied, WorkerError
+from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement
 
 # The workers this process knows, by actor id. Errors of arguments name them.
 _known_actors: weakref.WeakValueDictionary[str, KnownActor] = weakref.WeakValueDictionary()
+
+TOLD_WITHIN = 2.0  # seconds in which an agent should know that a group is shut down
+LOSS_WITHIN = 1.0  # seconds in which a node's agent knows how a process ended
+
+
+class WorkersWatch(Protocol):
+    """What follows the processes of a group, and restarts them."""
+
+    def ending(self, name: str, ranks: Sequence[int]) -> None: ...
+
+    def stopped(self, name: str, ranks: Sequence[int]) -> None: ...
+
+    def started(self, name: str, generations: Mapping[int, int]) -> None: ...
+
+    def drop(self, name: str) -> None: ...
+
+    def given_up(self, name: str) -> str: ...
+
+    def news_of(self, process: Process) -> tuple[Loss, str] | None: ...
+
+    def wait_recovered(self, name: str, timeout: float) -> bool: ...
 
 
 class RayWorkers:
@@ -37,13 +63,19 @@ class RayWorkers:
         start: GroupStart | None = None,
     ) -> None:
         self.job, self.name, self.running = job, name, True
-        self.placements = tuple(placements)
-        self.seats = [seat_of(placement, str(nodes[placement.cluster_node_rank])) for placement in placements]
+        self._sit(placements, nodes)
         self.start = start
         self.handles: dict[int, Any] = {}
         self.reports: dict[int, StartReport] = {}
         self.generations: dict[int, int] = {}
-        self._known: dict[int, KnownActor] = {}
+        self.watch: WorkersWatch | None = None  # in the process that launched the group
+        self._busy: set[int] = set()  # ranks that are being restarted
+        self._guard = threading.Lock()
+        self._replaced: list[
+            tuple[int, int, StartReport]
+        ] = []  # rank, generation, report of earlier processes
+        self._node_of: dict[Process, int] = {}
+        self._known: list[KnownActor] = []  # earlier generations too: their errors come later
         self._followed: dict[int, list[Process]] = {}  # whose logs the agents keep, by node
 
     @classmethod
@@ -51,23 +83,44 @@ class RayWorkers:
         cls, job: str, name: str, description: Mapping[str, Any], nodes: Sequence[Node]
     ) -> RayWorkers:
         group = cls(job, name, description["placements"], nodes)
-        group.accept(
-            dict(enumerate(description["workers"])),
-            dict(enumerate(description["reports"])),
-            dict(enumerate(description["generations"])),
-        )
+        group.refresh(description)
         return group
+
+    def _sit(self, placements: Sequence[Placement], nodes: Sequence[Node]) -> None:
+        self.placements, self._nodes = tuple(placements), nodes
+        self.seats = [seat_of(place, str(nodes[place.cluster_node_rank])) for place in placements]
+
+    def refresh(self, description: Mapping[str, Any]) -> None:
+        """Take over what is new in the description of a group that another process launched."""
+        self._sit(description["placements"], self._nodes)
+        generations = dict(enumerate(description["generations"]))
+        new = [rank for rank, generation in generations.items() if self.generations.get(rank) != generation]
+        self.accept(
+            {rank: description["workers"][rank] for rank in new},
+            {rank: description["reports"][rank] for rank in new},
+            {rank: generations[rank] for rank in new},
+        )
 
     def accept(
         self, handles: Mapping[int, Any], reports: Mapping[int, StartReport], generations: Mapping[int, int]
     ) -> None:
         """Note processes that have started."""
+        self._replaced += [
+            (rank, self.generations[rank], self.reports[rank]) for rank in reports if rank in self.reports
+        ]
+        # Each was verified to be where its placement was then; ranks may move.
+        self._node_of.update(
+            {report.process: self.placements[rank].cluster_node_rank for rank, report in reports.items()}
+        )
         self.handles.update(handles)
         self.reports.update(reports)
         self.generations.update(generations)
         for rank, handle in handles.items():
-            self._known[rank] = KnownActor(self.name, rank, self.seats[rank])
-            _known_actors[handle._actor_id.hex()] = self._known[rank]
+            known = KnownActor(self.name, rank, self.seats[rank], self, reports[rank], generations[rank])
+            self._known.append(known)
+            actor = handle._actor_id.hex()
+            if self.start is not None or actor not in _known_actors:  # who launched it knows more of its end
+                _known_actors[actor] = known
 
     def description(self, order: GroupOrder) -> dict[str, Any]:
         """What another process needs to find this group."""
@@ -89,6 +142,9 @@ class RayWorkers:
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
         sweep()
+        check_cluster()
+        if self.watch is not None and (why := self.watch.given_up(self.name)):
+            self._refuse(why)
         handles = [self.handles[rank] for rank in ranks]
         args = [once(arg) for arg in args]
         kwargs = {key: once(arg) for key, arg in kwargs.items()}
@@ -106,52 +162,86 @@ class RayWorkers:
                 refs = [getattr(handle, method).remote(*args, **kwargs) for handle in handles]
         except (TypeError, ValueError, pickle.PicklingError) as error:
             raise WorkerError(
-                Finding(
-                    code="RE113",
-                    what=f"{self.name}.{method}: an argument cannot be sent to the workers",
-                    why=first_line(error.__cause__ or error),
-                    remedy="pass plain data, or make it in the worker",
-                )
+                code="RE113",
+                what=f"{self.name}.{method}: an argument cannot be sent to the workers",
+                why=first_line(error.__cause__ or error),
+                remedy="pass what the method takes, as plain data; make other things in the worker",
             ) from error
         seats = [self.seats[rank] for rank in ranks]
         return RayResult(self.name, method, ranks, seats, refs, handles, _known_actors)
 
+    def _refuse(self, why: str) -> NoReturn:
+        refused = WorkerDied(
+            code="RE127",
+            what=f"group {self.name!r} was given up",
+            why=why,
+            remedy="run.events has its history; restart_ranks() starts it again",
+        )
+        refused.group = self.name
+        raise refused
+
+    def loss_of(self, report: StartReport) -> tuple[Loss | None, str]:
+        """How a process was lost, and what is done about it."""
+        if self.watch is not None:
+            return self.watch.news_of(report.process) or (None, "")
+        try:
+            asked = agent_of(self.job, report.node_id).loss_of.remote(report.process, LOSS_WITHIN)
+            return ray.get(asked, timeout=2 * LOSS_WITHIN), ""
+        except (JobEnded, ray.exceptions.RayError):
+            return None, ""
+
+    def wait_recovered(self, timeout: float) -> bool:
+        if self.watch is None:
+            done, why = wait_until_recovered(self, timeout)
+        else:
+            done = self.watch.wait_recovered(self.name, timeout)
+            why = self.watch.given_up(self.name)
+        if why:
+            self._refuse(why)
+        return done
+
     # -- looking -----------------------------------------------------------------------------------------------
+
+    def current(self, timeout: float) -> list[ProcessFacts]:
+        """What the agents see of the processes of the latest generation."""
+        latest = {one.rank: one for one in self.observe(timeout)}
+        return [latest[rank] for rank in sorted(latest)]
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
         """What the agents of the nodes see; all are asked at once, and none is waited for longer than that."""
-        by_node: dict[str, list[int]] = {}
-        for rank, report in self.reports.items():
-            by_node.setdefault(report.node_id, []).append(rank)
+        current = [(rank, self.generations[rank], report) for rank, report in self.reports.items()]
+        processes = sorted([*self._replaced, *current], key=lambda one: one[:2])
+        by_node: dict[str, list[StartReport]] = {}
+        for _, _, report in processes:
+            by_node.setdefault(report.node_id, []).append(report)
         asked = {}
-        for node_id, ranks in by_node.items():
+        for node_id, reports in by_node.items():
             try:
                 agent = agent_of(self.job, node_id)
             except JobEnded:
                 continue
-            followed = [(self.reports[rank].process, self.reports[rank].call_log) for rank in ranks]
-            asked[node_id] = agent.observe.remote(followed)
+            asked[node_id] = agent.observe.remote([(report.process, report.call_log) for report in reports])
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
-        seen: dict[int, tuple[str, Any]] = {}
+        seen: dict[tuple[str, Process], tuple[str, Any]] = {}
         for node_id, ref in asked.items():
             try:
                 answers = ray.get(ref, timeout=0)
             except ray.exceptions.RayError:
                 continue
-            for rank, (alive, calls) in zip(by_node[node_id], answers, strict=True):
-                seen[rank] = ("running" if alive else "dead", calls)
-        places = self.placements
+            for report, (alive, calls) in zip(by_node[node_id], answers, strict=True):
+                seen[node_id, report.process] = ("running" if alive else "dead", calls)
         return [
             ProcessFacts(
                 rank=rank,
                 pid=report.process.pid,
-                generation=self.generations[rank],
-                node=places[rank].cluster_node_rank,  # verified when it started
-                state=seen.get(rank, ("unknown", ()))[0],
-                calls=tuple(seen.get(rank, ("", ()))[1]),
+                generation=generation,
+                node=self._node_of[report.process],
+                state=seen.get((report.node_id, report.process), ("unknown", ()))[0],
+                calls=tuple(seen.get((report.node_id, report.process), ("", ()))[1]),
+                visible=report.visible or "",
             )
-            for rank, report in sorted(self.reports.items())
+            for rank, generation, report in processes
         ]
 
     # -- again, and the end --------------------------------------------------------------------------------------
@@ -164,15 +254,42 @@ class RayWorkers:
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         """These ranks anew. When one cannot start, all of these are ended; the others go on."""
         assert self.start is not None
-        self.end(ranks)
+        self._claim(ranks)
         everyone = len(ranks) == len(self.placements)
         aftermath = "the whole group was taken down" if everyone else "the other ranks go on"
         try:
-            found = gathered(self.begin(ranks), timeout, aftermath, lambda _: None)
-            self.started({rank: self.handles[rank] for rank in ranks}, found[id(self.start)])
-        except BaseException:
-            self.end(ranks)
-            raise
+            if self.watch is not None:
+                self.watch.ending(self.name, ranks)
+            self._kill(ranks)
+            try:
+                found = gathered(self.begin(ranks), timeout, aftermath, lambda _: None)
+                self.started({rank: self.handles[rank] for rank in ranks}, found[id(self.start)])
+            except BaseException:
+                self._kill(ranks)
+                raise
+            if self.watch is not None:
+                self.watch.started(self.name, {rank: self.generations[rank] for rank in ranks})
+        finally:
+            with self._guard:
+                self._busy.difference_update(ranks)
+
+    def _claim(self, ranks: Sequence[int]) -> None:
+        """Refuse to start a rank that is being started: it would run twice."""
+        with self._guard:
+            busy = sorted(self._busy.intersection(ranks))
+            if busy:
+                raise WorkerError(
+                    code="RE113",
+                    what=f"{self.name}: rank {busy[0]} is being restarted",
+                    remedy="wait for it with wait_recovered()",
+                )
+            self._busy.update(ranks)
+
+    def move(self, order: GroupOrder, inventory: Inventory) -> None:
+        """Some ranks belong on other nodes from now on; `restart` starts them there."""
+        assert self.start is not None
+        self.start.order, self.start.inventory = order, inventory
+        self._sit(order.placements, inventory.nodes)
 
     def started(self, handles: Mapping[int, Any], reports: Mapping[int, StartReport]) -> None:
         """Note started ranks, and let the agents of their nodes keep what they log."""
@@ -181,31 +298,52 @@ class RayWorkers:
         by_node: dict[int, list[Any]] = {}
         for rank, report in reports.items():
             node = self.placements[rank].cluster_node_rank
-            by_node.setdefault(node, []).append((report.process, report.call_log))
+            watched = WatchedWorker(
+                process=report.process,
+                group=self.name,
+                rank=rank,
+                generation=self.generations[rank],
+                node=node,
+                seat=self.seats[rank],
+                ping=self.start.order.policy.ping,
+                logs=report.logs,
+            )
+            by_node.setdefault(node, []).append((watched, report.call_log))
         for node, followed in by_node.items():
-            self.start.site.live[node].agent.follow.remote(followed)
-            self._followed.setdefault(node, []).extend(process for process, _ in followed)
+            self.start.site.live[node].agent.follow.remote(followed, self.start.history)
+            self._followed.setdefault(node, []).extend(worker.process for worker, _ in followed)
 
     def end(self, ranks: Sequence[int]) -> None:
+        if self.watch is not None:
+            self.watch.ending(self.name, ranks)
+        self._kill(ranks)
+        if self.watch is not None:
+            self.watch.stopped(self.name, ranks)
+
+    def _kill(self, ranks: Sequence[int]) -> None:
         for rank in ranks:
             if rank in self.handles:
                 ray.kill(self.handles[rank])
 
     def stop(self) -> None:
         self.running = False
+        if self.watch is not None:
+            self.watch.drop(self.name)
         handles = list(self.handles.values())
         self.handles.clear()  # the same table: a launch in another thread may still add to it, and stops us again
-        if not ray.is_initialized():
+        if not ray.is_initialized() or cluster_is_gone():
             forget_abandoned()
             return
         sweep()
+        live = self.start.site.live if self.start is not None else []
+        # Before the processes end, so that their nodes know that they end in order.
+        told = [live[node].agent.forget.remote(processes) for node, processes in self._followed.items()]
+        if told:
+            ray.wait(told, num_returns=len(told), timeout=TOLD_WITHIN)
         for handle in handles:
             ray.kill(handle)
         if self.start is not None:
-            live = self.start.site.live
             live[self.placements[0].cluster_node_rank].agent.release_ports.remote([self.start.master_port])
-            for node, processes in self._followed.items():
-                live[node].agent.forget.remote(processes)
 
 
 def _is_reference(argument: Any) -> bool:

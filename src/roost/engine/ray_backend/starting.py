@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +18,20 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine.backend import GroupOrder, Progress, Report
 from roost.engine.connection.actors import job_namespace, named, on_node
+from roost.engine.connection.cluster_watch import check_head, patient_wait
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.ray_backend.ray_result import cause_of
+from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation
 from roost.engine.workers import environment
 from roost.engine.workers.remote_errors import first_line, in_one_line
 from roost.engine.workers.worker_context import seat_of
-from roost.errors import Finding, LaunchError
+from roost.errors import LaunchError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
+
+_IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,7 @@ class GroupStart:
     order: GroupOrder
     master_addr: str
     master_port: int
+    history: Any = None  # the manager that keeps events
     program: Any = None  # reference to the pickled class and arguments
     actor: Any = None
     generations: dict[int, int] = field(default_factory=dict)
@@ -93,7 +99,7 @@ class GroupStart:
         for rank in ranks:
             if not wanted():
                 what = f"{self.order.name} was shut down while it started"
-                raise LaunchError(Finding(code="RE108", what=what))
+                raise LaunchError(code="RE108", what=what)
             placement = self.order.placements[rank]
             settings = self._settings(placement)
             handle = handles[rank] = self._create(placement, settings)
@@ -104,6 +110,7 @@ class GroupStart:
                 variables=settings.variables,
                 defaults=defaults,
                 module_paths=paths,
+                ping=self.order.policy.ping,
             )
             started[handle._roost_start.remote(order, self.program, visible)] = rank
             node_id = self.site.live[placement.cluster_node_rank].node_id
@@ -141,12 +148,10 @@ class GroupStart:
             return named(partial(self.actor.options(**options).remote, title))
         except ValueError as error:
             raise LaunchError(
-                Finding(
-                    code="RE115",
-                    what=f"an actor named {title!r} exists already",
-                    why=first_line(error, 200),
-                    remedy="launch the group under another name",
-                )
+                code="RE115",
+                what=f"an actor named {title!r} exists already",
+                why=first_line(error, 200),
+                remedy="launch the group under another name",
             ) from None
 
     def seat_text(self, rank: int) -> str:
@@ -180,7 +185,7 @@ def gathered(
     waiting, ready_count = list(starts), 0
     while waiting:
         left = max(0.0, deadline - time.monotonic())
-        ready, waiting = ray.wait(waiting, num_returns=1, timeout=left)
+        ready, waiting = patient_wait(waiting, left)
         if not ready:
             raise _late([starts[ref] for ref in waiting], len(starts), timeout)
         for ref in ready:
@@ -188,19 +193,17 @@ def gathered(
             try:
                 reports[id(start)][rank] = ray.get(ref)
             except ray.exceptions.RayError as error:
-                raise _failed(start, rank, error, aftermath) from cause_of(error)
+                raise _failed(start, rank, error, aftermath) from traced_cause(error)
             ready_count += 1
             report(Progress(phase="ready", done=ready_count, total=len(starts)))
     for start in {id(start): start for start, _ in starts.values()}.values():
         wrong = start.misplaced(reports[id(start)])
         if wrong:
             raise LaunchError(
-                Finding(
-                    code="RE109",
-                    what=f"{len(wrong)} workers of {start.order.name!r} are not where they should be",
-                    why="; ".join(wrong[:4]),
-                    remedy="does the worker's module or constructor change the visible devices?",
-                )
+                code="RE109",
+                what=f"{len(wrong)} workers of {start.order.name!r} are not where they should be",
+                why="; ".join(wrong[:4]),
+                remedy="does the worker's module or constructor change the visible devices?",
             )
     report(Progress(phase="verified", done=len(starts), total=len(starts)))
     return reports
@@ -214,25 +217,39 @@ def _late(late: Sequence[tuple[GroupStart, int]], total: int, timeout: float) ->
     ]
     of = " and ".join(repr(name) for name in names) if len(names) < 4 else f"{len(names)} groups"
     return LaunchError(
-        Finding(
-            code="RE108",
-            what=f"{len(late)} of {total} workers of {of} did not start in {timeout:g} s",
-            why=f"still starting: {'; '.join(shown)}",
-            remedy="a constructor may be blocked: launch with a longer timeout, or look at the worker's log",
-        )
+        code="RE108",
+        what=f"{len(late)} of {total} workers of {of} did not start in {timeout:g} s",
+        why=f"still starting: {'; '.join(shown)}",
+        remedy="a constructor may be blocked: launch with a longer timeout, or look at the worker's log",
     )
 
 
 def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> LaunchError:
     cause = cause_of(error)
-    return LaunchError(
-        Finding(
-            code="RE108",
-            what=f"{start.order.name} {start.seat_text(rank)} could not start; {aftermath}",
-            why=in_one_line(cause)[:500] if cause is not None else first_line(error, 500),
-            remedy="" if cause is not None else "the process ended while starting: its log has the reason",
+    if cause is None:
+        check_head()
+    why = in_one_line(cause)[:500] if cause is not None else first_line(error, 500)
+    if _IN_USE.search(why) and _listens(start.master_addr, start.master_port):
+        remedy = (
+            f"something listens on port {start.master_port} of {start.master_addr}, which was leased for this group: "
+            f"end it (`ss -ltnp sport = :{start.master_port}` shows it there), or launch again with a new lease"
         )
+    else:
+        remedy = "" if cause is not None else "the process ended while starting: its log has the reason"
+    return LaunchError(
+        code="RE108",
+        what=f"{start.order.name} {start.seat_text(rank)} could not start; {aftermath}",
+        why=why,
+        remedy=remedy,
     )
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 def _pickled(order: GroupOrder) -> bytes:
@@ -240,10 +257,8 @@ def _pickled(order: GroupOrder) -> bytes:
         return cloudpickle.dumps((order.worker.cls, order.worker.args, order.worker.kwargs))
     except Exception as error:
         raise LaunchError(
-            Finding(
-                code="RE108",
-                what=f"{order.name}: the worker class or its arguments cannot be sent to other processes",
-                why=f"{type(error).__name__}: {error}"[:300],
-                remedy="open files, locks and connections are made in the worker, not passed to it",
-            )
+            code="RE108",
+            what=f"{order.name}: the worker class or its arguments cannot be sent to other processes",
+            why=f"{type(error).__name__}: {error}"[:300],
+            remedy="open files, locks and connections are made in the worker, not passed to it",
         ) from error

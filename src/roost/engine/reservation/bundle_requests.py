@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 import ray
 from ray.util.placement_group import (
@@ -16,9 +17,10 @@ from ray.util.placement_group import (
 
 from roost.config.ranks import ranges
 from roost.engine.connection.actors import NAMESPACE
+from roost.engine.connection.cluster_watch import ask_head, cluster_is_gone
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.reservation.holders import holders, ray_resource
-from roost.errors import Finding, ReservationError
+from roost.engine.reservation.holders import cpus_in_groups, free_cpus, holders, ray_resource
+from roost.errors import Finding, ReservationError, counted
 from roost.planning.preflight import runs, shortages
 
 _POLL = 0.02
@@ -34,25 +36,93 @@ def check_free(job: str, live: Sequence[LiveNode], part: Part, besides: Placemen
         raise ReservationError(*findings)
 
 
-def take(job: str, live: Sequence[LiveNode], part: Part, deadline: float) -> PlacementGroup:
-    """Take as many accelerators on each node as `part` has there; Ray chooses which."""
-    ranks = sorted(part)
-    group = placement_group(
-        [{ray_resource(live[rank]): len(part[rank])} for rank in ranks],
+def take(
+    job: str, live: Sequence[LiveNode], part: Part, deadline: float, apart: bool = False
+) -> PlacementGroup:
+    """Take as many accelerators on each node as `part` has there; Ray chooses which.
+
+    A node's accelerators are one bundle; `apart`, each is a bundle of its own, with a CPU.
+    """
+    sizes = bundle_sizes({rank: len(devices) for rank, devices in part.items()}, apart)
+    if apart:
+        _check_cpus(live, part)
+    ranks = [rank for rank, _ in sizes]
+    request = partial(
+        placement_group,
+        [{ray_resource(live[rank]): size} | ({"CPU": 1} if apart else {}) for rank, size in sizes],
         # The node id as a label keeps our order; strategies such as PACK do not.
         bundle_label_selector=[{"ray.io/node-id": live[rank].node_id} for rank in ranks],
         name=f"{NAMESPACE}/{job}/{secrets.token_hex(4)}",  # Ray wants names to be unique
     )
+    group = ask_head(request)
     try:
-        _until_granted(group, job, live, part, deadline)
+        _until_granted(group, job, live, part, deadline, apart)
     except BaseException:
         give_back([group])
         raise
     return group
 
 
+def bundle_sizes(counts: Mapping[int, int], apart: bool) -> list[tuple[int, int]]:
+    """The node and the number of accelerators of each bundle, for so many accelerators on each node."""
+    if apart:
+        return [(rank, 1) for rank in sorted(counts) for _ in range(counts[rank])]
+    return sorted(counts.items())
+
+
+def _check_cpus(live: Sequence[LiveNode], part: Part) -> None:
+    """Raise if a node has fewer CPUs than accelerators are wanted there."""
+    findings = [
+        _no_cpus(
+            live,
+            rank,
+            len(devices),
+            why=f"Ray counts {counted(live[rank].facts.cpus or 0, 'CPU')} there",
+            remedy="start the node with more: `ray start --num-cpus=...`",
+        )
+        for rank, devices in part.items()
+        if (live[rank].facts.cpus or 0) < len(devices)
+    ]
+    if findings:
+        raise ReservationError(*findings)
+
+
+def _check_free_cpus(live: Sequence[LiveNode], part: Part, besides: PlacementGroup) -> None:
+    """Raise if other work has taken the CPUs, and name the placement groups among it."""
+    findings = []
+    for rank, devices in part.items():
+        free = free_cpus(live[rank])
+        if free < len(devices):
+            total = live[rank].facts.cpus or 0
+            groups = cpus_in_groups(live[rank], besides)
+            others = total - free - sum(groups.values())
+            held = [f"{name} holds {count:g}" for name, count in groups.items()]
+            held += [f"tasks and actors hold {others:g}"] * (others > 0)
+            findings.append(
+                _no_cpus(
+                    live,
+                    rank,
+                    len(devices),
+                    why=f"{free:g} of {counted(total, 'CPU')} are free there: {', '.join(held[:6])}",
+                    remedy="end what holds them, or start the node with more: `ray start --num-cpus=...`",
+                )
+            )
+    if findings:
+        raise ReservationError(*findings)
+
+
+def _no_cpus(live: Sequence[LiveNode], rank: int, count: int, why: str, remedy: str) -> Finding:
+    what = f"{live[rank].facts.as_node(rank)}: {counted(count, 'accelerator')} with a CPU each cannot be reserved"
+    return Finding(code="RE107", what=what, why=why, remedy=remedy)
+
+
 def take_exactly(
-    job: str, live: Sequence[LiveNode], part: Part, ours: Mapping[int, frozenset[int]], deadline: float
+    job: str,
+    live: Sequence[LiveNode],
+    part: Part,
+    ours: Mapping[int, frozenset[int]],
+    deadline: float,
+    apart: bool = False,
 ) -> PlacementGroup:
     """Take exactly these devices, unless programs outside roost hold some of them.
 
@@ -74,14 +144,14 @@ def take_exactly(
                     keep.append(take(job, live, some, deadline))
         give_back(passing)
         passing.clear()
-        return take(job, live, part, deadline)
+        return take(job, live, part, deadline, apart)
     except ReservationError:
         if not fillers and not passing:
             raise
     finally:
         give_back([*fillers, *passing])
     # Tasks outside placement groups hold devices that Ray does not number: take what Ray grants.
-    return take(job, live, part, deadline)
+    return take(job, live, part, deadline, apart)
 
 
 def _pieces(
@@ -100,12 +170,15 @@ def _pieces(
 
 
 def _until_granted(
-    group: PlacementGroup, job: str, live: Sequence[LiveNode], part: Part, deadline: float
+    group: PlacementGroup, job: str, live: Sequence[LiveNode], part: Part, deadline: float, apart: bool
 ) -> None:
     """Wait for the placement group; raise as soon as Ray cannot grant it."""
     patience = None
-    while not group.wait(_POLL):
-        state = placement_group_table(group)["stats"]["scheduling_state"]
+
+    def state_unless_granted() -> str | None:
+        return None if group.wait(_POLL) else str(placement_group_table(group)["stats"]["scheduling_state"])
+
+    while state := ask_head(state_unless_granted):
         if state not in ("INFEASIBLE", "NO_RESOURCES") and time.monotonic() <= deadline:
             continue
         # Do not count the group itself: Ray may have granted it just now.
@@ -113,6 +186,8 @@ def _until_granted(
         patience = patience or time.monotonic() + PATIENCE
         if state == "NO_RESOURCES" and time.monotonic() < min(deadline, patience):
             continue  # Ray may still be freeing accelerators of work that just ended
+        if apart:
+            _check_free_cpus(live, part, besides=group)
         raise ReservationError(
             *[
                 Finding(
@@ -128,5 +203,5 @@ def _until_granted(
 
 def give_back(groups: Iterable[PlacementGroup]) -> None:
     for group in groups:
-        if ray.is_initialized():
+        if ray.is_initialized() and not cluster_is_gone():
             remove_placement_group(group)

@@ -30,7 +30,7 @@ class ClusterSnapshot:
 def take_snapshot(address: str | None = None, timeout: float = 60.0) -> ClusterSnapshot:
     """The nodes that are there now, in the order of a job. Raises where no Ray runs, and starts none."""
     name = f"snapshot-{secrets.token_hex(4)}"
-    connection = connect(address, job_namespace(name), None, may_start=False)
+    connection = connect(address, None, may_start=False)
     try:
         nodes = wait_for_nodes(None, connection.address, timeout)
         agents = start_agents(nodes, job_namespace(name))

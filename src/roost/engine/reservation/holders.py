@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table
 
-from roost.engine.connection.actors import NAMESPACE, job_namespace
+from roost.engine.connection.actors import NAMESPACE, find_actor
+from roost.engine.connection.cluster_watch import ask_head
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.managers import NodeManager
 from roost.inventory.accelerators import accelerator_kind
@@ -22,15 +23,10 @@ def holders(
     """The holders of accelerators on these nodes, without the numbers of the job `own`, which the caller knows."""
     ranks = {live[rank].node_id: rank for rank in nodes}
     counts: dict[tuple[str, int], float] = {}
-    for group_id, group in placement_group_table().items():
-        if group["state"] in ("REMOVED", "PENDING") or (besides and group_id == besides.id.hex()):
-            continue
-        for index, node_id in group["bundles_to_node_id"].items():
-            if node_id in ranks:
-                count = group["bundles"][index].get(ray_resource(live[ranks[node_id]]), 0)
-                if count:
-                    key = (_holder_name(group["name"]), ranks[node_id])
-                    counts[key] = counts.get(key, 0) + count
+    for name, node_id, bundle in _granted_bundles(besides):
+        if node_id in ranks and (count := bundle.get(ray_resource(live[ranks[node_id]]), 0)):
+            key = (name, ranks[node_id])
+            counts[key] = counts.get(key, 0) + count
     devices = _devices_of({name for name, _ in counts if name.startswith(_JOB)} - {_job_text(own)})
     found = []
     for (name, rank), count in counts.items():
@@ -40,17 +36,46 @@ def holders(
     return found
 
 
+def cpus_in_groups(node: LiveNode, besides: PlacementGroup) -> dict[str, float]:
+    """The CPUs of the node that placement groups hold, by the holder's name."""
+    counts: dict[str, float] = {}
+    for name, node_id, bundle in _granted_bundles(besides):
+        if node_id == node.node_id and (count := bundle.get("CPU", 0)):
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _granted_bundles(besides: PlacementGroup | None) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    """The holder, the node and the resources of every granted bundle, but for those of the group `besides`."""
+    for group_id, group in ask_head(placement_group_table).items():
+        if group["state"] in ("REMOVED", "PENDING") or (besides and group_id == besides.id.hex()):
+            continue
+        for index, node_id in group["bundles_to_node_id"].items():
+            yield _holder_name(group["name"]), node_id, group["bundles"][index]
+
+
+def free_cpus(node: LiveNode) -> float:
+    """The CPUs that Ray would still grant on the node, in its view of a moment ago."""
+    return _available().get(node.node_id, {}).get("CPU", 0)
+
+
 def free_by_ray(live: Sequence[LiveNode], nodes: Collection[int]) -> dict[int, int]:
     """How many whole accelerators Ray would still grant on each node, tasks and actors counted too.
 
-    Ray has no public call for this (`ray.available_resources` adds all nodes up). Its view is a moment old.
+    Ray's view is a moment old.
     """
-    from ray._private.state import available_resources_per_node
-
-    available = available_resources_per_node()
+    available = _available()
     return {
         rank: int(available.get(live[rank].node_id, {}).get(ray_resource(live[rank]), 0)) for rank in nodes
     }
+
+
+def _available() -> Mapping[str, Mapping[str, float]]:
+    """Free resources by node. Ray has no public call for this: `ray.available_resources` adds all nodes up."""
+    from ray._private.state import available_resources_per_node
+
+    found: Mapping[str, Mapping[str, float]] = ask_head(available_resources_per_node)
+    return found
 
 
 def ray_resource(node: LiveNode) -> str:
@@ -66,7 +91,7 @@ def device_numbers(node: LiveNode, granted: Iterable[str]) -> frozenset[int]:
 
 def standing() -> frozenset[str]:
     """The ids of the placement groups that hold resources."""
-    table = placement_group_table()
+    table = ask_head(placement_group_table)
     return frozenset(group_id for group_id, group in table.items() if group["state"] == "CREATED")
 
 
@@ -75,7 +100,7 @@ def _devices_of(jobs: set[str]) -> Mapping[str, Mapping[str, list[str]]]:
     asked = {}
     for name in jobs:
         try:
-            manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(name.split("'")[1]))
+            manager = find_actor(NodeManager.NAME, name.split("'")[1])
         except ValueError:  # the job is ending
             continue
         asked[name] = manager.get_holdings.remote()

@@ -7,15 +7,21 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import ray
 from ray.util.placement_group import PlacementGroup
 
-from roost.engine.connection.actors import answer, job_namespace
+from roost.engine.connection.actors import answer, find_actor
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.managers import NodeManager
-from roost.engine.reservation.bundle_requests import check_free, give_back, take, take_exactly
+from roost.engine.reservation.bundle_requests import (
+    bundle_sizes,
+    check_free,
+    give_back,
+    take,
+    take_exactly,
+)
+from roost.engine.reservation.held_accelerator import HeldAccelerator
 from roost.engine.reservation.holders import device_numbers, free_by_ray, holders, ray_resource, standing
-from roost.engine.reservation.measuring import Bundle, measure
+from roost.engine.reservation.measuring import Bundle, BundleSize, measure
 from roost.engine.reservation.reservation_lock import reserving
 from roost.errors import Finding, ReservationError, render
 from roost.planning.preflight import first_free, match
@@ -24,14 +30,6 @@ log = logging.getLogger("roost")
 SETTLING = 2.0  # seconds after which Ray's view of free accelerators should be up to date
 _POLL = 0.02
 Key = tuple[int, int]  # node and number, as planned
-
-
-@dataclass(slots=True)
-class HeldAccelerator:
-    """An accelerator the job holds: its real name, and the bundle that contains it."""
-
-    name: str
-    bundle: Bundle
 
 
 @dataclass(slots=True)
@@ -47,23 +45,25 @@ class Reservation:
 
     # -- holding more ------------------------------------------------------------------------------------
 
-    def ensure(self, needs: Mapping[int, set[int]], timeout: float = 30.0, exact: bool = False) -> None:
+    def ensure(
+        self, needs: Mapping[int, set[int]], timeout: float = 30.0, exact: bool = False, apart: bool = False
+    ) -> None:
         """Hold these devices too, all or none. Raises at once if others hold them.
 
         If a program outside roost holds one of them, take another accelerator of that node and warn; with
-        `exact`, raise.
+        `exact`, raise. `apart`, each is in a bundle of its own, with a CPU.
         """
         if self.whole_nodes:
             needs = {
                 node: set(range(self.live[node].facts.accelerators.count)) | needs[node] for node in needs
             }
         if self.attached:
-            self._refresh()
+            self.refresh()
         if not self._missing(needs):
             return
         deadline = time.monotonic() + timeout
         with reserving(self.job, self.live[0].node_id, deadline):
-            self._refresh()
+            self.refresh()
             missing = self._missing(needs)
             if not missing:
                 return
@@ -71,20 +71,23 @@ class Reservation:
             if exact:
                 self._settle(missing, min(deadline, time.monotonic() + SETTLING))
             ours = {rank: self._ours(rank) for rank in missing}
-            group = take_exactly(self.job, self.live, missing, ours, deadline)
-            self._keep(group, lambda: self._matched(group, missing, exact))
+            group = take_exactly(self.job, self.live, missing, ours, deadline, apart)
+            self._keep(group, lambda: self._matched(group, missing, exact, apart))
 
-    def take_first(self, count: int, nodes: Sequence[int], timeout: float = 30.0) -> list[Key]:
+    def take_first(
+        self, count: int, nodes: Sequence[int], timeout: float = 30.0, apart: bool = False
+    ) -> list[Key]:
         """Take the first `count` free accelerators in the order of these nodes: (node, device), in order.
 
         One probe a node measures which accelerators Ray granted there.
         """
         deadline = time.monotonic() + timeout
         with reserving(self.job, self.live[0].node_id, deadline):
-            self._refresh()
+            self.refresh()
             counts = self._free_counts(count, nodes, min(deadline, time.monotonic() + SETTLING))
-            group = take(self.job, self.live, {rank: range(n) for rank, n in counts.items()}, deadline)
-            taken = self._keep(group, lambda: self._numbered(group, counts))
+            part = {rank: range(number) for rank, number in counts.items()}
+            group = take(self.job, self.live, part, deadline, apart)
+            taken = self._keep(group, lambda: self._numbered(group, counts, apart))
         order = {rank: position for position, rank in enumerate(nodes)}
         return sorted(taken, key=lambda key: (order[key[0]], key[1]))[:count]
 
@@ -132,30 +135,45 @@ class Reservation:
 
     # -- which accelerators --------------------------------------------------------------------------
 
+    def _granted(
+        self, group: PlacementGroup, counts: Mapping[int, int], apart: bool, known: Collection[int] = ()
+    ) -> dict[int, list[tuple[str, Bundle]]]:
+        """The name and the bundle of each accelerator granted on each node; no names where Ray has none.
+
+        Nodes in `known` are not measured.
+        """
+        by_node: dict[int, list[BundleSize]] = {}
+        for index, (rank, size) in enumerate(bundle_sizes(counts, apart)):
+            resource = ray_resource(self.live[rank])
+            by_node.setdefault(rank, []).append(BundleSize((group, index), resource, size))
+        ranks = {node.node_id: rank for rank, node in enumerate(self.live)}
+        found: dict[int, list[tuple[str, Bundle]]] = {}
+        for bundle, measured in measure(
+            [sizes for rank, sizes in by_node.items() if rank not in known]
+        ).items():  # Ray may place bundles in any order
+            rank = ranks[measured.node_id]
+            names = measured.names or [""] * (1 if apart else counts[rank])
+            found.setdefault(rank, []).extend((name, bundle) for name in names)
+        return found
+
     def _matched(
-        self, group: PlacementGroup, planned: Mapping[int, set[int]], exact: bool
+        self, group: PlacementGroup, planned: Mapping[int, set[int]], exact: bool, apart: bool
     ) -> dict[Key, HeldAccelerator]:
         """The granted accelerator of each planned device: the planned one, unless a program outside roost has it."""
-        ranks = sorted(planned)
-        known = {rank: self.live[rank].facts.device_names for rank in ranks}
+        known = {rank: self.live[rank].facts.device_names for rank in planned}
+        bundles = {rank: (group, index) for index, rank in enumerate(sorted(planned))}
         # A bundle of a whole node has all its accelerators, so it needs no measuring.
-        asked = {
-            (group, index): (ray_resource(self.live[rank]), len(planned[rank]))
-            for index, rank in enumerate(ranks)
-            if len(planned[rank]) < len(known[rank])
-        }
-        measured = measure(asked) if asked else {}
+        whole = {rank for rank in planned if not apart and len(planned[rank]) == len(known[rank])}
+        counts = {rank: len(devices) for rank, devices in planned.items()}
+        granted = self._granted(group, counts, apart, whole)
         holdings: dict[Key, HeldAccelerator] = {}
         moved: list[str] = []
-        for index, rank in enumerate(ranks):
-            bundle = (group, index)
-            names = list(known[rank])
-            if bundle in measured:
-                names = measured[bundle].names or [names[device] for device in planned[rank]]
-            for device, name in match(planned[rank], names, known[rank]).items():
-                holdings[(rank, device)] = HeldAccelerator(name, bundle)
-                if known[rank][device] != name:
-                    moved.append(f"node {rank}: {name} instead of {known[rank][device]}")
+        for rank, devices in planned.items():
+            there = [(name, bundles[rank]) for name in known[rank]] if rank in whole else granted[rank]
+            for device, held in _assigned(devices, there, known[rank]).items():
+                holdings[(rank, device)] = held
+                if known[rank][device] != held.name:
+                    moved.append(f"node {rank}: {held.name} instead of {known[rank][device]}")
         if moved:
             self._report(moved, exact)
         return holdings
@@ -172,25 +190,19 @@ class Reservation:
             raise ReservationError(finding)
         log.warning("%s", render([finding]))
 
-    def _numbered(self, group: PlacementGroup, counts: Mapping[int, int]) -> dict[Key, HeldAccelerator]:
-        """The accelerators of one bundle on each node. Ray may place the bundles in any order."""
-        asked = {
-            (group, index): (ray_resource(self.live[rank]), counts[rank])
-            for index, rank in enumerate(sorted(counts))
-        }
-        ranks = {node.node_id: rank for rank, node in enumerate(self.live)}
+    def _numbered(
+        self, group: PlacementGroup, counts: Mapping[int, int], apart: bool
+    ) -> dict[Key, HeldAccelerator]:
+        """The granted accelerators by node and number."""
         taken: dict[Key, HeldAccelerator] = {}
-        for bundle, granted in measure(asked).items():
-            rank = ranks[granted.node_id]
+        for rank, granted in self._granted(group, counts, apart).items():
             known = self.live[rank].facts.device_names
             # A number may stand for another accelerator that was granted in its place: never use it twice.
             free = [device for device in range(len(known)) if (rank, device) not in self.held]
-            names = granted.names or [known[device] for device in free[: counts[rank]]]
-            own = [device for device in free if known[device] in names]
-            spare = [device for device in free if known[device] not in names]
-            numbers = [*own, *spare][: len(names)]
-            for device, name in match(numbers, names, known).items():
-                taken[(rank, device)] = HeldAccelerator(name, bundle)
+            names = {name for name, _ in granted}
+            numbers = sorted(free, key=lambda device: known[device] not in names)[: len(granted)]
+            for device, held in _assigned(numbers, granted, known).items():
+                taken[(rank, device)] = held
         return taken
 
     # -- what is held ------------------------------------------------------------------------------------
@@ -206,16 +218,16 @@ class Reservation:
             if (absent := {device for device in devices if (node, device) not in self.held})
         }
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Update `held`: other processes of the job may have taken accelerators or given them back."""
-        manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
+        manager = find_actor(NodeManager.NAME, self.job)
         told = answer(manager.get_held.remote(), "reading the reservation")
         there = standing()
         everything = {**told, **self.held}
         self.held = {key: one for key, one in everything.items() if one.bundle[0].id.hex() in there}
 
     def _publish(self) -> None:
-        manager = ray.get_actor(NodeManager.NAME, namespace=job_namespace(self.job))
+        manager = find_actor(NodeManager.NAME, self.job)
         answer(manager.add_holdings.remote(self.held), "recording the reservation")
 
     def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
@@ -238,3 +250,14 @@ class Reservation:
         groups, self._groups = self._groups, []
         self.held = {}
         give_back(groups)
+
+
+def _assigned(
+    devices: Collection[int], granted: Sequence[tuple[str, Bundle]], known: Sequence[str]
+) -> dict[int, HeldAccelerator]:
+    """A granted accelerator for each of a node's devices. Those without a name are called like the devices."""
+    numbers = sorted(devices)
+    named = {name or known[device]: bundle for device, (name, bundle) in zip(numbers, granted, strict=True)}
+    return {
+        device: HeldAccelerator(name, named[name]) for device, name in match(numbers, named, known).items()
+    }

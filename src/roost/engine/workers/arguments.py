@@ -10,8 +10,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.workers.result import GroupResult
-from roost.engine.workers.scatter import Scattered
-from roost.errors import Finding, WorkerError
+from roost.errors import WorkerError
+
+
+class Scattered:
+    """One value for each rank a call goes to, in rank order: a list of them, or the result of another call."""
+
+    __slots__ = ("result", "values")
+
+    def __init__(self, values: Iterable[Any] | GroupResult) -> None:
+        self.result = values if isinstance(values, GroupResult) else None
+        self.values = [] if isinstance(values, GroupResult) else list(values)
+
+    def __len__(self) -> int:
+        return len(self.values) if self.result is None else len(self.result.ranks)
+
+    def __repr__(self) -> str:
+        return f"scatter({len(self)} values)"
+
+
+def scatter(values: Iterable[Any] | GroupResult) -> Scattered:
+    """Give each rank its own value: `group.step(roost.scatter([a, b, c]))`.
+
+    The values of another call's result go from process to process: `trainer.train(roost.scatter(batch))`. With
+    more values than ranks each rank gets a list of them, with fewer each value goes to several ranks.
+    """
+    return Scattered(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +79,10 @@ def check_scattered(subject: str, arguments: Iterable[Any], ranks: int, noun: st
         if argument.result is not None and divides:
             continue
         raise WorkerError(
-            Finding(
-                code="RE113",
-                what=f"{subject}: scatter has {count} values for {ranks} {noun}",
-                why="" if argument.result is None else "one of the two counts must divide the other",
-                remedy="give one value for each rank the call goes to",
-            )
+            code="RE113",
+            what=f"{subject}: scatter has {count} values for {ranks} {noun}",
+            why="" if argument.result is None else "one of the two counts must divide the other",
+            remedy="give one value for each rank the call goes to",
         )
 
 

@@ -80,12 +80,7 @@ def rank_settings(
 def worker_variables(context: WorkerContext) -> dict[str, str]:
     placement = context.placement
     variables = {
-        "RANK": str(placement.rank),
-        "WORLD_SIZE": str(context.world_size),
-        "LOCAL_RANK": str(placement.local_rank),
-        "LOCAL_WORLD_SIZE": str(placement.local_world_size),
-        "NODE_RANK": str(placement.placement_node_rank),
-        "CLUSTER_NODE_RANK": str(placement.cluster_node_rank),
+        **placement.variables(context.world_size),
         "MASTER_ADDR": context.master_addr,
         "MASTER_PORT": str(context.master_port),
         "ROOST_JOB": context.job,

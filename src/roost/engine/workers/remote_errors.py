@@ -8,6 +8,7 @@ from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 from roost.errors import Finding, RoostError, WorkerRaised
+from roost.errors import first_line as first_line
 
 
 def in_one_line(error: BaseException) -> str:
@@ -22,9 +23,21 @@ def _said(finding: Any) -> str:
     return f"{getattr(finding, 'what', finding)}{f' ({why})' if why else ''}"
 
 
-def first_line(error: BaseException, limit: int = 300) -> str:
-    """The first line of an error's text, or its type when it has no text."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+MOST_BYTES = 1 << 20  # of an error that travels as it is
+MOST_TEXT = 10_000  # characters that are kept of a longer text
+
+
+def _cut(value: Any) -> Any:
+    """The start of a text that is too long to be carried from process to process."""
+    if not isinstance(value, (str, bytes)) or len(value) <= MOST_TEXT:
+        return value
+    start = value[:MOST_TEXT]
+    text = start if isinstance(start, str) else repr(start)
+    return f"{text} ... (cut from {len(value):,} characters)"
+
+
+class RemoteTraceback(Exception):
+    """The cause of an error from another process: Python prints it, with the lines of that process, before the error."""
 
 
 class Origin(NamedTuple):
@@ -76,7 +89,10 @@ def as_portable(error: BaseException, pickler: Any = pickle, origin: Origin | No
 
     def travels(value: Any) -> bool:
         try:
-            copy = pickler.loads(pickler.dumps(value))
+            carried = pickler.dumps(value)
+            if len(carried) > MOST_BYTES:
+                return False
+            copy = pickler.loads(carried)
         except Exception:
             return False
         return value is not error or origin is None or origin_of(copy) == origin
@@ -86,11 +102,12 @@ def as_portable(error: BaseException, pickler: Any = pickle, origin: Origin | No
             setattr(error, _ORIGIN, tuple(origin))
     if travels(error):
         return error
-    args = error.args if travels(error.args) else ()
+    cut = tuple(map(_cut, error.args))
+    args = error.args if travels(error.args) else cut if travels(cut) else ()
     state = {name: value for name, value in error.__dict__.items() if travels(value)}
     if origin is not None:
         state[_ORIGIN] = tuple(origin)
-    return Described(type(error), args, state, str(error))
+    return Described(type(error), args, state, _cut(str(error)))
 
 
 def raised_error(

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from roost.engine.workers.remote_errors import Origin, in_one_line, origin_of, raised_error
-from roost.errors import CallTimeout, Finding, WorkerError, WorkerRaised
+from roost.errors import CallTimeout, Finding, WorkerDied, WorkerError, WorkerRaised, counted
 
 
 def seconds(timeout: Any) -> float | None:
@@ -17,7 +17,7 @@ def seconds(timeout: Any) -> float | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout):
         raise WorkerError(
-            Finding(code="RE113", what=f"a timeout is a number of seconds or None, not {timeout!r}"[:200])
+            code="RE113", what=f"a timeout is a number of seconds or None, not {timeout!r}"[:200]
         )
     return None if timeout == math.inf else max(0.0, float(timeout))
 
@@ -67,12 +67,10 @@ class GroupResult(ABC):
         waiting = ", ".join(self._where(position) for position in positions[:4])
         more = f" and {len(positions) - 4} more" if len(positions) > 4 else ""
         error = CallTimeout(
-            Finding(
-                code="RE112",
-                what=f"{self.group}.{self.method} is not done after {timeout:g} s",
-                why=f"{len(positions)} of {len(self.ranks)} ranks have not answered: {waiting}{more}",
-                remedy="wait again for the same result, or give it a longer timeout",
-            )
+            code="RE112",
+            what=f"{self.group}.{self.method} is not done after {timeout:g} s",
+            why=f"{len(positions)} of {len(self.ranks)} ranks have not answered: {waiting}{more}",
+            remedy="wait again for the same result, or give it a longer timeout",
         )
         error.group, error.rank = self.group, self.ranks[positions[0]]
         return error
@@ -86,17 +84,41 @@ class GroupResult(ABC):
         origin: Origin | None = None,
     ) -> WorkerRaised:
         """The error of a rank. An error of an argument, which another rank raised, stays that rank's."""
-        also = f" ({others} other ranks failed too)" if others else ""
         here = Origin(self.group, self.ranks[position], self._seats[position], self.method)
         origin = origin or origin_of(cause) or here
+        own = (origin.group, origin.rank, origin.method) == (here.group, here.rank, here.method)
+        also = _also(others) if own else ""  # ranks that did not run have not failed
         finding = Finding(
             code="RE110",
             what=f"{origin.who} raised in {origin.method}: {_summary(cause, text)}{also}",
-            why=""
-            if (origin.group, origin.rank, origin.method) == (here.group, here.rank, here.method)
-            else f"its result is an argument of {self.group}.{self.method}, which did not run",
+            why="" if own else self._did_not_run(),
         )
         return raised_error(finding, cause, origin.group, origin.rank, text)
+
+    def _died(self, position: int, why: str, others: int = 0, how: str = "", remedy: str = "") -> WorkerDied:
+        """The process of a rank has ended."""
+        what = f"{self._where(position)} died in or before {self.method}{how}{_also(others)}"
+        return _dead(what, why, self.group, self.ranks[position], remedy)
+
+    def _source_died(
+        self, who: str, group: str, rank: int, why: str, how: str = "", remedy: str = ""
+    ) -> WorkerDied:
+        """The process that should have made an argument has ended."""
+        return _dead(f"{who} died{how}", f"{self._did_not_run()}; {why}", group, rank, remedy)
+
+    def _did_not_run(self) -> str:
+        return f"its result is an argument of {self.group}.{self.method}, which did not run"
+
+
+def _dead(what: str, why: str, group: str, rank: int, remedy: str) -> WorkerDied:
+    remedy = remedy or f"restart_ranks({rank}) starts it again"
+    died = WorkerDied(code="RE111", what=what, why=why, remedy=remedy)
+    died.group, died.rank = group, rank
+    return died
+
+
+def _also(others: int) -> str:
+    return f" ({counted(others, 'other rank')} failed too)" if others else ""
 
 
 def _summary(cause: BaseException | None, text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import cached_property
 from typing import Any
 
 from roost.engine.workers.worker_context import WorkerContext, current_worker
@@ -14,11 +15,12 @@ START_WITHIN = 300.0  # seconds for all workers of a launch
 # The group's own names. A worker method of such a name could not be called through the group.
 GROUP_NAMES = frozenset(
     (
-        *("attach", "end_ranks", "execute_on", "is_running", "name", "placements"),
-        *("restart_ranks", "shutdown", "world_size"),
+        *("attach", "end_ranks", "execute_on", "handles", "is_running", "name", "placements"),
+        *("restart_ranks", "shutdown", "wait_recovered", "worker_info_list", "world_size"),
     )
 )
 
+NOT_CALLED = ("create_group", "on_restart")  # of a worker's class, and not through its group
 # What every worker is given as attributes.
 ATTRIBUTES = ("group_name", "local_rank", "placement", "rank", "share", "world_size")
 
@@ -54,11 +56,15 @@ class Worker:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
+    def on_restart(self, generation: int) -> None:
+        """Called in a restarted process after its constructor; `generation` says how often it was started before."""
+
     @classmethod
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupLauncher:
         """A group of workers with these constructor arguments; `launch` places and starts it."""
         return GroupLauncher(cls, args, kwargs)
 
+    @cached_property  # a worker may set one of its own
     def _logger(self) -> logging.Logger:
         log = logging.getLogger(f"roost.worker.{self._context.name}")
         if not log.handlers:
@@ -70,16 +76,16 @@ class Worker:
         return log
 
     def log_debug(self, message: str) -> None:
-        self._logger().debug(message)
+        self._logger.debug(message)
 
     def log_info(self, message: str) -> None:
-        self._logger().info(message)
+        self._logger.info(message)
 
     def log_warning(self, message: str) -> None:
-        self._logger().warning(message)
+        self._logger.warning(message)
 
     def log_error(self, message: str) -> None:
-        self._logger().error(message)
+        self._logger.error(message)
 
 
 class GroupLauncher:
@@ -109,12 +115,16 @@ class GroupLauncher:
         name: str | None = None,
         isolate_accelerator: bool = True,
         timeout: float = START_WITHIN,
+        *,
+        isolate_gpu: bool | None = None,
     ) -> Any:
         """Start one process per placement, all or none, and check that each is where it should be.
 
-        Without a strategy, every accelerator gets a process, or every node where there are none.
+        Without a strategy, every accelerator gets a process, or every node where there are none. `isolate_gpu` is
+        the older name of `isolate_accelerator`.
         """
-        return cluster.launch_group(self, placement_strategy, name, isolate_accelerator, timeout)
+        isolate = isolate_accelerator if isolate_gpu is None else isolate_gpu
+        return cluster.launch_group(self, placement_strategy, name, isolate, timeout)
 
 
 def method_names(cls: type) -> list[str]:
@@ -122,5 +132,5 @@ def method_names(cls: type) -> list[str]:
     return [
         name
         for name in dir(cls)
-        if not name.startswith("__") and name != "create_group" and callable(getattr(cls, name, None))
+        if not name.startswith("__") and name not in NOT_CALLED and callable(getattr(cls, name, None))
     ]

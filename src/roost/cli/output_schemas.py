@@ -1,0 +1,139 @@
+"""The JSON that verbs print, as models: `roost schema --of VERB` publishes their schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from roost.config.job_schema import tidied
+from roost.planning.differences import ComponentChange, NodeChange, NodeGroupChange
+from roost.planning.explanation import Explanation
+from roost.planning.saved_format import SavedFinding, SavedPlan
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Printed(BaseModel):
+    """A record of the output, with exactly these keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Output(Printed):
+    format_version: int
+
+
+class RefusedOutput(Output):
+    """Why there is no result."""
+
+    findings: list[SavedFinding]
+
+
+class ValidatedFile(Printed):
+    file: str
+    ok: bool
+    findings: list[SavedFinding]
+
+
+class ValidateOutput(Output):
+    files: list[ValidatedFile]
+
+
+class ComparedSide(Printed):
+    name: str
+    digest: str | None  # null: the running cluster
+
+
+class DiffOutput(Output):
+    same: bool
+    before: ComparedSide
+    after: ComparedSide
+    nodes: list[NodeChange]
+    node_groups: list[NodeGroupChange]
+    components: list[ComponentChange]
+    findings: list[SavedFinding]
+
+
+class ExplainedProcess(Output):
+    plan: str
+    explanation: Explanation
+
+
+class PrintedCodePage(Printed):
+    code: str
+    title: str
+    kind: str
+    severity: str
+    means: str
+    fix: str
+    files: dict[str, str]
+    run: str
+    python: str
+    when: str
+
+
+class ExplainedCode(Output):
+    page: PrintedCodePage
+
+
+class SuggestOutput(Output):
+    seconds: float
+    bound: float
+    gap: float
+    tree: dict[str, Any]
+    placement: dict[str, Any]
+    accelerators_used: int
+    measured: dict[str, str]
+    alternatives: list[dict[str, Any]]
+    binding: list[str]
+    verification: dict[str, Any]
+    tails: dict[str, float]
+    replays: list[dict[str, Any]]
+    worth_measuring: list[dict[str, Any]]
+    findings: list[SavedFinding]
+
+
+class SimulatedActivity(Printed):
+    component: str
+    start: float
+    end: float
+    busy: float
+
+
+class SimulateOutput(Output):
+    seconds: float
+    model_seconds: float
+    error: float
+    staleness: int
+    activities: list[SimulatedActivity]
+
+
+class LaunchOutput(Output):
+    exit_code: int
+    job: str = ""
+    plan: str = ""
+    processes: int = 0
+    findings: list[SavedFinding] = []
+
+
+class EmbeddedOutput(Output):
+    address: str
+
+
+OUTPUTS: dict[str, Any] = {
+    "plan": SavedPlan | RefusedOutput,
+    "show": SavedPlan | RefusedOutput,
+    "validate": ValidateOutput,
+    "explain": ExplainedProcess | ExplainedCode | RefusedOutput,
+    "diff": DiffOutput | RefusedOutput,
+    "suggest": SuggestOutput | RefusedOutput,
+    "simulate": SimulateOutput,
+    "launch": LaunchOutput,
+    "embedded": EmbeddedOutput,
+}
+
+
+def output_schema(verb: str) -> dict[str, Any]:
+    schema = tidied(TypeAdapter(OUTPUTS[verb]).json_schema())
+    return {"$schema": DRAFT, "title": f"The output of roost {verb} --json", **schema}

@@ -1,0 +1,173 @@
+"""`roost suggest`: finds the best placement of a job, and shows the proof and the reasons."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from roost.cli.chosen_cluster import check_one, chosen_inventory, live_option, live_snapshot
+from roost.cli.chosen_job import job_arguments
+from roost.cli.chosen_plan import check_overrides
+from roost.cli.ending import (
+    FORMAT_VERSION,
+    code_for,
+    emit,
+    emit_json,
+    is_ascii,
+    refused,
+    tell,
+    tell_findings,
+    width_of,
+)
+from roost.cli.item_tails import read_tails, tail_option
+from roost.cli.plan_output import check_files, drawn
+from roost.config.document import JobFile, load, parse
+from roost.config.placement_editing import with_placement
+from roost.config.text_files import is_pipe
+from roost.errors import ConfigurationError, RoostError
+from roost.inventory.inventory import Inventory
+from roost.planning.files import write_file
+from roost.planning.plan import Plan
+from roost.planning.planner import plan
+from roost.planning.preflight import availability
+from roost.suggesting.profile import read_profile
+from roost.suggesting.simulator import simulate
+from roost.suggesting.suggestion import suggest
+from roost.suggesting.timeline import timeline
+from roost.views.suggestion_views import SuggestionReport, render_suggestion, suggestion_page
+
+
+@click.command("suggest")
+@job_arguments
+@click.option(
+    "--profile", required=True, metavar="FILE", type=click.Path(), help="What each component costs."
+)
+@click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8.")
+@click.option("--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file.")
+@live_option
+@click.option(
+    "--groups", metavar="A,B", help="The node groups to use; default: the profile's, or the whole cluster."
+)
+@tail_option
+@click.option(
+    "--by-replay", is_flag=True, help="Take the arrangement that is fastest when replayed, not by the model."
+)
+@click.option("--write", is_flag=True, help="Put the placement into CONFIG, keeping its comments.")
+@click.option(
+    "--html", metavar="FILE", type=click.Path(), help="Save a page with the timeline of an iteration."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the suggestion as JSON.")
+def command(
+    config: JobFile,
+    overrides: tuple[str, ...],
+    profile: str,
+    on: str | None,
+    inventory: str | None,
+    live: bool,
+    groups: str | None,
+    tails: tuple[str, ...],
+    by_replay: bool,
+    write: bool,
+    html: str | None,
+    as_json: bool,
+) -> int:
+    """Find the placement with the shortest iteration, and prove that none is shorter.
+
+    CONFIG is the job's YAML file; its node groups and its present placement are used.
+    """
+    check_overrides(overrides)
+    check_files([str(config), inventory, profile], [html])
+    check_one(on, inventory, live)
+    if write and is_pipe(config.path):
+        raise click.UsageError("--write changes the file CONFIG, which is a pipe here.")
+    if not live and on is None and inventory is None:
+        raise click.UsageError("which cluster? Say it with --on 4x8, with --inventory FILE, or with --live.")
+    try:
+        document = load(config, overrides)
+        section = document.data.get("cluster")
+        cluster = section if isinstance(section, dict) else {}
+        read = read_profile(profile)
+        lengths = read_tails(tails, list(read.components))
+        there_now = live_snapshot() if live else None
+        where = there_now.inventory if there_now else chosen_inventory(on, inventory)
+        assert where is not None
+        there = _grouped(where, cluster)
+        suggestion = suggest(read, there, groups=groups, present=_present(document, where, cluster))
+        replays = suggestion.replays(lengths)
+        if by_replay:
+            suggestion = suggestion.with_arrangement(replays[0].arrangement)
+        simulation = simulate(suggestion.arrangement, suggestion.problem, tails=lengths)
+        report = SuggestionReport(
+            job=Path(str(config)).name,
+            suggestion=suggestion,
+            verification=suggestion.verify(),
+            timeline=timeline(suggestion.arrangement, suggestion.problem, simulation),
+            replays=replays,
+            tails=lengths,
+            worth=suggestion.worth_measuring(),
+        )
+        placement = {**_others(cluster, read.components), **suggestion.placement}
+        placed: dict[str, Any] = {**document.data, "cluster": {**cluster, "component_placement": placement}}
+        placed["cluster"].pop("layout", None)
+        planned = plan(placed, where)
+        held = availability(planned, None, there_now.holders if there_now else ())
+        if write and cluster.get("layout") is not None:
+            what = "the placement cannot be written into a job that has a cluster.layout"
+            raise ConfigurationError(
+                code="RS102", what=what, remedy="remove the layout first: it places components too"
+            )
+        if html is not None:
+            write_file(html, suggestion_page(report), private=False)
+        if write:
+            text = JobFile(config).text  # as it is now
+            write_file(config, with_placement(text, parse(text, str(config)), placement), private=False)
+    except RoostError as error:
+        return refused(error, str(config), as_json)
+    if as_json:
+        emit_json(
+            {
+                "format_version": FORMAT_VERSION,
+                **report.to_dict(),
+                "findings": [one.to_dict() for one in held],
+            }
+        )
+    else:
+        emit(render_suggestion(report, width=width_of(sys.stdout), ascii_only=is_ascii(sys.stdout)))
+        emit("\n" + drawn(planned, sys.stdout))
+    tell_findings(held)
+    for path in filter(None, (html, config if write else None)):
+        tell(f"saved to {path}")
+    return code_for(held)
+
+
+def _grouped(where: Inventory, cluster: dict[str, Any]) -> Inventory:
+    nodes, groups = cluster.get("num_nodes"), cluster.get("node_groups")
+    if isinstance(nodes, int):
+        where = where.limited(nodes)
+    return where.grouped(groups) if groups else where
+
+
+def _others(cluster: dict[str, Any], profiled: Iterable[str]) -> dict[str, Any]:
+    """The rules of components that the profile does not name, which stay as they are."""
+    rules = cluster.get("component_placement")
+    kept: dict[str, Any] = {}
+    for key, rule in rules.items() if isinstance(rules, dict) else ():
+        names = [name.strip() for name in str(key).split(",")]
+        if others := [name for name in names if name not in set(profiled)]:
+            kept[str(key) if others == names else ",".join(others)] = rule
+    return kept
+
+
+def _present(document: Any, where: Inventory, cluster: dict[str, Any]) -> Plan | None:
+    """The plan of the job's present placement, if it has one that can be planned."""
+    if not cluster.get("component_placement"):
+        return None
+    try:
+        return plan(document, where)
+    except ConfigurationError as error:
+        tell(f"the present placement cannot be compared: {error.findings[0].what}")
+        return None

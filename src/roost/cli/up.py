@@ -1,0 +1,331 @@
+"""`roost up`: writes what starts Ray for a job on Slurm, Kubernetes or plain hosts, and runs it where it can."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from roost.bringup.hosts import host_lines, hosts_text, run_line
+from roost.bringup.job_start import JobStart, shell_words
+from roost.bringup.kubernetes import KubernetesOptions, ray_job, ray_job_text
+from roost.bringup.slurm import SlurmOptions, sbatch_script
+from roost.cli.chosen_cluster import chosen_inventory, cluster_options, placement_class
+from roost.cli.chosen_plan import check_overrides
+from roost.cli.ending import (
+    FAILED,
+    FINE,
+    FORMAT_VERSION,
+    UNREACHABLE,
+    code_for,
+    emit,
+    emit_json,
+    refused,
+    tell,
+    tell_findings,
+)
+from roost.cli.plan_output import check_files
+from roost.config.job import Job, read_job
+from roost.errors import RoostError, error_for, errors_in
+from roost.planning.files import write_file
+from roost.planning.plan import Plan
+from roost.planning.plan_files import load_plan
+from roost.planning.planner import plan
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+SUBMIT_WITHIN = 120.0  # seconds for sbatch and kubectl
+
+
+@click.group("up", subcommand_metavar="TARGET")
+def command() -> None:
+    """Write what starts Ray for a job, and run it where that is possible.
+
+    CONFIG is the job's YAML file, or a saved plan (.json) together with --run.
+    """
+
+
+def start_options(command: Command) -> Command:
+    """The arguments and options that every target has."""
+    for decorate in reversed(
+        (
+            click.argument("config", type=click.Path()),
+            click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]..."),
+            cluster_options,
+            click.option(
+                "--plan", "plan_file", metavar="FILE", type=click.Path(), help="Run this saved plan."
+            ),
+            click.option(
+                "--run", metavar="COMMAND", help="Run this line of shell instead of `roost launch`."
+            ),
+            click.option("--name", metavar="NAME", help="Of the job. Default: the name of its file."),
+            click.option(
+                "--timeout",
+                type=click.FloatRange(min=1),
+                default=300.0,
+                metavar="SECONDS",
+                help="How long nodes may take to be there. Default: 300.",
+            ),
+            click.option(
+                "--select",
+                multiple=True,
+                metavar="NAME=WHAT",
+                help="How the cluster names the machines with an accelerator model, or of a node group.",
+            ),
+            click.option("--setup", multiple=True, metavar="LINE", help="A line of shell to run first."),
+            click.option(
+                "--declare-accelerators",
+                "declare",
+                is_flag=True,
+                help="Tell Ray the plan's accelerators, instead of letting it count those that are there.",
+            ),
+            click.option("-o", "output", metavar="FILE", type=click.Path(), help="Write to this file."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+@command.command("slurm")
+@start_options
+@click.option("--time", metavar="TIME", help="The time limit, such as 2-00:00:00.")
+@click.option("--partition", metavar="NAME", help="The partition.")
+@click.option("--account", metavar="NAME", help="The account.")
+@click.option(
+    "--gres", metavar="NAME", help="Slurm's name of the accelerators, or `none`. Default: gpu, or npu."
+)
+@click.option("--sbatch", "directives", multiple=True, metavar="OPTION", help="A further option of sbatch.")
+@click.option("--submit", is_flag=True, help="Submit it with sbatch.")
+def slurm(
+    time: str | None,
+    partition: str | None,
+    account: str | None,
+    gres: str | None,
+    directives: tuple[str, ...],
+    submit: bool,
+    **given: Any,
+) -> int:
+    """Write an sbatch script that starts Ray on every node and runs the job on the first one.
+
+    --select NAME=FEATURE asks for nodes with a feature of Slurm (--constraint).
+    """
+    for one in (time, partition, account, gres, *directives):
+        _check_line(one)
+    options = SlurmOptions(time=time, partition=partition, account=account, gres=gres, directives=directives)
+    sbatch = ["sbatch"] if submit else []
+    return _written(given, lambda start: sbatch_script(start, options), None, sbatch)
+
+
+@command.command("kubernetes")
+@start_options
+@click.option(
+    "--image", required=True, metavar="IMAGE", help="The container image, with roost and the job in it."
+)
+@click.option("--workdir", metavar="FOLDER", help="The folder of the image that holds CONFIG.")
+@click.option("--namespace", metavar="NAME", help="The namespace.")
+@click.option("--memory", metavar="SIZE", help="Memory of each pod, such as 64Gi.")
+@click.option("--deadline", type=click.IntRange(1), metavar="SECONDS", help="How long the job may take.")
+@click.option(
+    "--resource", multiple=True, metavar="TYPE=NAME", help="What Kubernetes calls an accelerator type."
+)
+@click.option(
+    "--ray-version", metavar="VERSION", help="The Ray of the image. Default: the one that is installed here."
+)
+@click.option("--apply", is_flag=True, help="Apply it with kubectl.")
+def kubernetes(
+    image: str,
+    workdir: str | None,
+    namespace: str | None,
+    memory: str | None,
+    deadline: int | None,
+    resource: tuple[str, ...],
+    ray_version: str | None,
+    apply: bool,
+    **given: Any,
+) -> int:
+    """Write a RayJob for KubeRay: node 0 is the head pod, other nodes are worker groups by their shape.
+
+    --select NAME=LABEL=VALUE asks for nodes with a label of Kubernetes.
+    """
+    for one in given["select"]:
+        if one.count("=") < 2:
+            raise click.BadParameter(f"{one!r}: write NAME=LABEL=VALUE", param_hint="--select")
+    options = KubernetesOptions(
+        image=image,
+        ray_version=ray_version or _installed_ray(),
+        namespace=namespace,
+        workdir=workdir,
+        memory=memory,
+        deadline=deadline,
+        resources=_pairs(resource, "--resource"),
+    )
+    kubectl = ["kubectl", "create", "-f"] if apply else []
+    return _written(
+        given, lambda start: ray_job_text(start, options), lambda start: ray_job(start, options), kubectl
+    )
+
+
+@command.command("hosts")
+@start_options
+@click.option("--head", metavar="ADDRESS", help="The address of node 0. Default: its address in the plan.")
+@click.option("--port", type=click.IntRange(1024, 65535), default=6379, metavar="PORT", help="Default: 6379.")
+def hosts(head: str | None, port: int, **given: Any) -> int:
+    """Write the `ray start` line of each host, and what to run last."""
+
+    def address(start: JobStart) -> str:
+        found = head or start.nodes[0].ip or start.nodes[0].hostname
+        if not found:
+            raise click.UsageError("which address has node 0? Say it with --head, or in an inventory file.")
+        return found
+
+    def data(start: JobStart) -> dict[str, Any]:
+        lines = [asdict(line) for line in host_lines(start, address(start), port)]
+        run = run_line(start, address(start), port)
+        return {"address": f"{address(start)}:{port}", "nodes": lines, "run": run}
+
+    return _written(given, lambda start: hosts_text(start, address(start), port), data, [])
+
+
+@command.command("wait")
+@click.option("--nodes", type=click.IntRange(1), required=True, metavar="COUNT", help="How many.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=300.0, metavar="SECONDS", help="Default: 300."
+)
+@click.option(
+    "--address", metavar="ADDRESS", help="The Ray. Default: RAY_ADDRESS, then yours on this machine."
+)
+def wait(nodes: int, timeout: float, address: str | None) -> int:
+    """Wait until Ray has this many nodes. `roost launch` does so by itself; other commands may need it."""
+    from roost.engine.connection.discovery import wait_for_nodes
+    from roost.engine.connection.ray_connection import connect
+
+    connection = connect(address, None, may_start=False)
+    try:
+        found = wait_for_nodes(nodes, connection.address, timeout)
+        tell(f"nodes: {len(found)} of {nodes}")
+    finally:
+        connection.close()
+    return FINE
+
+
+def _written(
+    given: dict[str, Any],
+    render: Callable[[JobStart], str],
+    data: Callable[[JobStart], Any] | None,
+    submit: list[str],
+) -> int:
+    """Plan, render, and write or print the result; then submit it, if that was asked for."""
+    config, output, as_json = given["config"], given["output"], given["as_json"]
+    check_overrides(given["overrides"])
+    check_files([config, given["inventory"], given["plan_file"]], [output])
+    if submit and output is None:
+        raise click.UsageError(f"{submit[0]} reads a file: say which with -o.")
+    try:
+        start = _job_start(given)
+        findings = [*start.plan.findings, *start.problems()]
+        text = render(start)
+        if output is not None:
+            write_file(output, text, private=True)  # overrides and commands may hold secrets
+    except RoostError as error:
+        return refused(error, config, as_json)
+    if as_json:
+        summary: dict[str, Any] = {"format_version": FORMAT_VERSION, "plan": start.plan.digest}
+        summary |= {"nodes": len(start.nodes)} if data is None else {}
+        emit_json({**summary, **({"text": text} if data is None else _keyed(data(start)))})
+    elif output is None:
+        emit(text)
+    tell_findings(findings)
+    if output is not None:
+        tell(f"saved to {output}")
+    return _submitted([*submit, str(output)]) if submit else code_for(findings)
+
+
+def _keyed(data: dict[str, Any]) -> dict[str, Any]:
+    return {"manifest": data} if "apiVersion" in data else data
+
+
+def _job_start(given: dict[str, Any]) -> JobStart:
+    config, overrides, timeout, run = (given[name] for name in ("config", "overrides", "timeout", "run"))
+    planned, job, placing = _planned(given)
+    words = ["roost", "launch", config, *overrides, *placing, "--timeout", f"{timeout:g}"]
+    return JobStart(
+        name=given["name"] or Path(config).stem,
+        plan=planned,
+        command=shell_words(words) if run is None else _check_line(run),
+        # `roost launch` waits for the nodes that the job or the plan asks for.
+        waits=run is None and job is not None and (given["plan_file"] or job.num_nodes) is not None,
+        timeout=timeout,
+        declare=given["declare"],
+        select=_pairs(given["select"], "--select"),
+        setup=tuple(map(_check_line, given["setup"])),
+    )
+
+
+def _planned(given: dict[str, Any]) -> tuple[Plan, Job | None, list[str]]:
+    """The plan, its job unless only a plan is given, and the options with which `roost launch` places it so."""
+    config, plan_file, overrides = given["config"], given["plan_file"], given["overrides"]
+    others = [name for name in ("on", "inventory", "model_parallel") if given[name]]
+    if (plan_file is not None or config.endswith(".json")) and others:
+        name = others[0].replace("_", "-")
+        raise click.UsageError(f"the saved plan is placed already, so --{name} has no meaning with it.")
+    if plan_file is None and config.endswith(".json"):
+        if given["run"] is None:
+            what = "a saved plan does not say what to run"
+            raise click.UsageError(f"{what}: give its job too (JOB --plan PLAN), or --run COMMAND.")
+        return load_plan(config), None, []
+    job, problems = read_job(config, overrides)
+    if errors_in(problems):
+        raise error_for(problems)
+    if plan_file is not None:
+        return load_plan(plan_file), job, ["--plan", plan_file]
+    where = chosen_inventory(given["on"], given["inventory"])
+    if where is None:
+        ways = "with --on 2x8, with --inventory FILE, or with --plan FILE"
+        raise click.UsageError(f"which nodes? Say it {ways}.")
+    placement = placement_class(given["model_parallel"])
+    placing = ["--model-parallel"] if given["model_parallel"] else []
+    return plan(config, where, overrides=overrides, placement=placement), job, placing
+
+
+def _submitted(words: list[str]) -> int:
+    if shutil.which(words[0]) is None:
+        tell(f"{words[0]} is not on this machine: run `{shell_words(words)}` where it is")
+        return UNREACHABLE
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=SUBMIT_WITHIN)
+    except subprocess.TimeoutExpired:
+        tell(f"{words[0]} did not answer within {SUBMIT_WITHIN:g} s")
+        return UNREACHABLE
+    emit(done.stdout)
+    if done.returncode:
+        tell(f"{words[0]} refused it: {done.stderr.strip()[:2000]}")
+    return FAILED if done.returncode else FINE
+
+
+def _pairs(written: tuple[str, ...], option: str) -> dict[str, str]:
+    for one in written:
+        if not re.fullmatch(r"[^=\s]+=\S+", one):
+            raise click.BadParameter(f"{one!r}: write NAME=VALUE, without spaces", param_hint=option)
+    return dict(one.partition("=")[::2] for one in written)
+
+
+def _check_line(text: str | None) -> str:
+    if text is not None and (not text.strip() or re.search(r"[\r\n\0]", text)):
+        raise click.UsageError(f"{text!r} is not one line.")
+    return text or ""
+
+
+def _installed_ray() -> str:
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        raise click.UsageError(
+            "Ray is not installed here, so say which one the image has: --ray-version"
+        ) from None

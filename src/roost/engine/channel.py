@@ -1,0 +1,256 @@
+"""Channels: values that go from process to process of a job, by reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from roost.engine.channels import channel_errors
+from roost.engine.channels.batch import Batch
+from roost.engine.channels.channel_table import ChannelState, Handed, Key, PutDone, Wanted
+from roost.engine.here import inline_here
+from roost.engine.workers.call_log import FOR_CHANNEL, waiting
+
+WAIT = 300.0  # seconds
+AT_A_TIME = 1_000  # values of a put_many that wait in the channel's process
+Steps = Generator[Any, Any, Any]
+
+
+class Channel:
+    """The job's channel of this name, from any of its processes. The first process that opens it makes it.
+
+    An item goes to one process, which acknowledges it by taking the next, by `ack`, or by ending in order. What a
+    process that died had not acknowledged is handed out again. Without `capacity` the channel is as large as the
+    object stores; with it, puts wait for room. Each method has a twin for coroutines: `async_put`, `async_get`, ...
+    """
+
+    def __init__(self, name: str, capacity: int | None = None) -> None:
+        channel_errors.check_name(name, "channel")
+        channel_errors.check_capacity(capacity)
+        self.name = name
+        self._side: Any = _side(name)
+        if capacity is not None:
+            actual = self._side.finish(self._one("limit", capacity))
+            if actual != capacity:
+                raise channel_errors.other_capacity(name, capacity, actual)
+
+    # -- putting ---------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        value: Any,
+        weight: float = 1,
+        key: Key = None,
+        version: int | None = None,
+        timeout: float = WAIT,
+    ) -> None:
+        """Put a value into the channel; waits for room. `version` is that of the weights that made it."""
+        self._side.finish(self._put([value], [weight], key, version, timeout, waits=False))
+
+    async def async_put(
+        self,
+        value: Any,
+        weight: float = 1,
+        key: Key = None,
+        version: int | None = None,
+        timeout: float = WAIT,
+    ) -> None:
+        await self._side.async_finish(self._put([value], [weight], key, version, timeout, waits=True))
+
+    def put_many(
+        self,
+        values: Iterable[Any],
+        weights: Sequence[float] | None = None,
+        key: Key = None,
+        version: int | None = None,
+        timeout: float = WAIT,
+    ) -> None:
+        """Put values in order, each as soon as there is room. Where not all go in, the error's `done` tells how many."""
+        self._side.finish(self._put(list(values), weights, key, version, timeout, waits=False))
+
+    async def async_put_many(
+        self,
+        values: Iterable[Any],
+        weights: Sequence[float] | None = None,
+        key: Key = None,
+        version: int | None = None,
+        timeout: float = WAIT,
+    ) -> None:
+        await self._side.async_finish(self._put(list(values), weights, key, version, timeout, waits=True))
+
+    def _put(
+        self,
+        values: Sequence[Any],
+        weights: Sequence[float] | None,
+        key: Key,
+        version: int | None,
+        timeout: float,
+        waits: bool,
+    ) -> Steps:
+        channel_errors.check_put(len(values), key, weights, version, timeout)
+        if not values:
+            return
+        if weights is not None and all(weight == 1 for weight in weights):
+            weights = None
+        patience = self._side.patience(timeout, waits)
+        left = patience
+        for first in range(0, len(values), AT_A_TIME):
+            part = slice(first, first + AT_A_TIME)
+            contents = yield from self._side.stored(values[part])
+            began = time.monotonic()
+            theirs = None if weights is None else weights[part]
+            decision = yield from self._put_some(contents, theirs, key, version, left)
+            left = max(0.0, left - (time.monotonic() - began))
+            if not isinstance(decision, PutDone):
+                decision = replace(decision, done=first + decision.done)
+                note = "" if waits else self._side.note
+                raise channel_errors.not_put(self.name, decision, len(values), patience, note)
+
+    def _put_some(
+        self,
+        contents: Sequence[Any],
+        weights: Sequence[float] | None,
+        key: Key,
+        version: int | None,
+        patience: float,
+    ) -> Steps:
+        side, token = self._side, self._side.new_token()
+        try:
+            with waiting(FOR_CHANNEL):
+                decision = yield from side.put(token, patience, key, weights, version, contents)
+        except BaseException:
+            side.withdraw(token)
+            raise
+        side.answered(decision)
+        return decision
+
+    # -- taking ----------------------------------------------------------------------------------------
+
+    def get(self, key: Key = None, timeout: float = WAIT) -> Any:
+        """Take the next value of the key."""
+        (value,) = self._side.finish(self._take(1, None, key, None, None, timeout, waits=False))
+        return value
+
+    async def async_get(self, key: Key = None, timeout: float = WAIT) -> Any:
+        steps = self._take(1, None, key, None, None, timeout, waits=True)
+        (value,) = await self._side.async_finish(steps)
+        return value
+
+    def get_batch(
+        self,
+        count: int | None = None,
+        weight: float | None = None,
+        key: Key = None,
+        max_staleness: int | None = None,
+        current: int | None = None,
+        timeout: float = WAIT,
+    ) -> Batch:
+        """Take `count` values of the key, or as many as together have at least this weight; all or none.
+
+        With `max_staleness=k, current=v`, items of versions before v - k are dropped and counted. A closed channel
+        gives what is left.
+        """
+        steps = self._take(count, weight, key, max_staleness, current, timeout, waits=False)
+        batch: Batch = self._side.finish(steps)
+        return batch
+
+    async def async_get_batch(
+        self,
+        count: int | None = None,
+        weight: float | None = None,
+        key: Key = None,
+        max_staleness: int | None = None,
+        current: int | None = None,
+        timeout: float = WAIT,
+    ) -> Batch:
+        steps = self._take(count, weight, key, max_staleness, current, timeout, waits=True)
+        batch: Batch = await self._side.async_finish(steps)
+        return batch
+
+    def _take(
+        self,
+        count: int | None,
+        weight: float | None,
+        key: Key,
+        max_staleness: int | None,
+        current: int | None,
+        timeout: float,
+        waits: bool,
+    ) -> Steps:
+        channel_errors.check_take(count, weight, key, max_staleness, current, timeout)
+        oldest = None if current is None or max_staleness is None else current - max_staleness
+        wanted = Wanted(key=key, count=count, weight=weight, oldest=oldest)
+        side, token = self._side, self._side.new_token()
+        consumer = yield from side.consumer()
+        patience = side.patience(timeout, waits)
+        try:
+            with waiting(FOR_CHANNEL):
+                decision = yield from side.take(token, patience, consumer, wanted)
+            values = (yield from side.opened(decision)) if isinstance(decision, Handed) else None
+        except BaseException:  # values that the caller does not see go back to the channel
+            side.withdraw(token)
+            raise
+        if values is None:
+            raise channel_errors.not_taken(self.name, decision, wanted, patience, "" if waits else side.note)
+        return Batch(values, decision)
+
+    def ack(self) -> None:
+        """Acknowledge all that this process has taken."""
+        self._side.finish(self._ack())
+
+    async def async_ack(self) -> None:
+        await self._side.async_finish(self._ack())
+
+    def _ack(self) -> Steps:
+        consumer = yield from self._side.consumer()
+        yield self._side.ask("acknowledge", consumer)
+
+    # -- the channel itself ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """No more puts. Takes go on until nothing is left. May be called twice."""
+        self._side.finish(self._one("close"))
+
+    async def async_close(self) -> None:
+        await self._side.async_finish(self._one("close"))
+
+    def __len__(self) -> int:
+        """The items that no process has taken."""
+        size: int = self._side.finish(self._one("size"))
+        return size
+
+    async def async_len(self) -> int:
+        size: int = await self._side.async_finish(self._one("size"))
+        return size
+
+    def state(self) -> ChannelState:
+        """What the channel holds, who has taken what, and what happened to all items so far."""
+        state: ChannelState = self._side.finish(self._one("state"))
+        return state
+
+    async def async_state(self) -> ChannelState:
+        state: ChannelState = await self._side.async_finish(self._one("state"))
+        return state
+
+    def _one(self, method: str, *args: Any) -> Steps:
+        return (yield self._side.ask(method, *args))
+
+    def __bool__(self) -> bool:
+        return True  # an empty channel is one too
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Channel, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"<channel {self.name}>"
+
+
+def _side(name: str) -> Any:
+    inline = inline_here()
+    if inline is not None:
+        return inline.channel(name)
+    from roost.engine.job.ray_channel import open_ray_channel  # inline programs do without Ray
+
+    return open_ray_channel(name)

@@ -1,0 +1,142 @@
+"""A channel's table with a clock and with requests that wait. Waiting requests do not block other requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from roost.engine.channels.channel_table import (
+    ChannelState,
+    ChannelTable,
+    Decision,
+    Drained,
+    Key,
+    PutLate,
+    TakeLate,
+    Token,
+    Wanted,
+)
+
+LATE = 1_000  # requests and consumers whose messages may still be on their way
+
+
+class ChannelDesk:
+    def __init__(self, capacity: int | None = None) -> None:
+        self._table = ChannelTable(capacity)
+        self._answers: dict[Token, asyncio.Future[Decision]] = {}  # of undecided requests
+        self._names: dict[str, str] = {}  # of consumers, for messages
+        self._withdrawn: dict[Token, None] = {}
+        self._ended: dict[str, None] = {}  # consumers
+
+    async def put(
+        self,
+        token: Token,
+        timeout: float,
+        key: Key,
+        weights: Sequence[float] | None,
+        version: int | None,
+        contents: Sequence[Any],
+    ) -> Decision | None:
+        """Wait until all items are in the channel, at most `timeout` seconds. None if it was withdrawn before."""
+        if token in self._withdrawn:
+            return None
+        now = time.monotonic()
+        return await self._decided(
+            token,
+            self._table.put(token, contents, now, now + timeout, key=key, weights=weights, version=version),
+            timeout,
+        )
+
+    async def take(self, token: Token, timeout: float, consumer: str, wanted: Wanted) -> Decision | None:
+        """Wait for the items, at most `timeout` seconds. None if no process is there to take them any more."""
+        if token in self._withdrawn or consumer in self._ended:
+            return None
+        now = time.monotonic()
+        return await self._decided(
+            token, self._table.take(token, consumer, wanted, now, now + timeout), timeout
+        )
+
+    async def acknowledge(self, consumer: str) -> None:
+        self._tell(self._table.acknowledge(consumer, time.monotonic()))
+
+    async def lose(self, token: Token, numbers: Sequence[int]) -> None:
+        """Items that were handed out cannot be fetched any more."""
+        self._tell(self._table.lose(token, numbers, time.monotonic()))
+
+    async def withdraw(self, token: Token) -> None:
+        """The process no longer waits for the answer. A large request may arrive after its withdrawal."""
+        _remember(self._withdrawn, token)
+        answer = self._answers.pop(token, None)
+        if answer is not None:
+            answer.cancel()
+        self._tell(self._table.withdraw(token, time.monotonic()))
+
+    async def close(self) -> None:
+        self._tell(self._table.close(time.monotonic()))
+
+    async def limit(self, capacity: int) -> int | None:
+        """Set the capacity if there is none; returns the capacity."""
+        self._table.limit(capacity)
+        return self._table.capacity
+
+    async def size(self) -> int:
+        return len(self._table)
+
+    async def state(self) -> ChannelState:
+        return self._named(self._table.state())
+
+    async def join(self, consumer: str, who: str) -> None:
+        """Know the name of a process that takes."""
+        self._names[consumer] = who
+
+    def consumer_ended(self, consumer: str, in_order: bool) -> None:
+        """What a process that ended in order had taken is acknowledged; otherwise it is handed out again."""
+        _remember(self._ended, consumer)  # a take of it may still be on its way
+        event = self._table.consumer_left if in_order else self._table.consumer_died
+        self._tell(event(consumer, time.monotonic()))
+
+    async def _decided(self, token: Token, decisions: Sequence[Decision], timeout: float) -> Decision:
+        mine = None
+        for decision in decisions:
+            if decision.token == token:
+                mine = decision
+            else:
+                self._tell([decision])
+        if mine is not None:
+            return self._with_names(mine)
+        loop = asyncio.get_running_loop()
+        answer = self._answers[token] = loop.create_future()
+        timer = loop.call_later(timeout, self._tick)
+        try:
+            return self._with_names(await answer)
+        finally:
+            timer.cancel()
+
+    def _tick(self) -> None:
+        self._tell(self._table.tick(time.monotonic()))
+
+    def _tell(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            answer = self._answers.pop(decision.token, None)
+            if answer is not None and not answer.done():
+                answer.set_result(decision)
+
+    def _with_names(self, decision: Decision) -> Decision:
+        if isinstance(decision, (PutLate, TakeLate, Drained)):
+            return replace(decision, state=self._named(decision.state))
+        return decision
+
+    def _named(self, state: ChannelState) -> ChannelState:
+        return replace(
+            state,
+            taken={self._names.get(consumer, consumer): count for consumer, count in state.taken.items()},
+        )
+
+
+def _remember(some: dict[Any, None], one: Any) -> None:
+    some[one] = None
+    if len(some) > LATE:
+        del some[next(iter(some))]

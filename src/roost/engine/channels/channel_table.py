@@ -1,0 +1,409 @@
+"""The items of a channel, the processes that wait at it, and what each has taken: a state machine.
+
+Every event takes the time of the event and returns the decisions that follow from it, each with the token of the
+request it decides. The table never looks at the content of an item.
+
+Items of one key form a queue. The first waiting taker of a key collects items as they come, so a batch may be
+larger than the capacity, and an item that a taker waits for needs no room. Items are numbered; a queue is always in
+the order of the numbers, also after items came back from a process that died.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Token = Hashable  # names a request
+Consumer = Hashable  # names a process that takes
+Key = str | int | None
+
+
+class Item(NamedTuple):  # thousands are made and sent in a second: much cheaper than a dataclass
+    number: int
+    content: Any
+    key: Key = None
+    weight: float = 1
+    version: int | None = None
+    redelivered: int = 0  # how many processes had taken it and died
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a take asks for: a number of items, or items that together have a weight."""
+
+    key: Key = None
+    count: int | None = 1
+    weight: float | None = None
+    oldest: int | None = None  # items of an earlier version are dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelState:
+    """What a channel holds, and who waits at it. Items that a waiting taker has collected count as held."""
+
+    held: dict[Key, int]
+    taken: dict[Any, int]  # items that processes have taken and not acknowledged
+    capacity: int | None
+    closed: bool
+    waiting_puts: int
+    waiting_takes: int
+    put: int  # since the channel was made
+    acknowledged: int
+    redelivered: int
+    too_old: int
+    lost: int  # with the node that held them
+
+    @property
+    def size(self) -> int:
+        return sum(self.held.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutDone:
+    token: Token
+    held: int  # items in the channel by then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutLate:
+    """No room in time. The first `done` items are in the channel, the others are not."""
+
+    token: Token
+    done: int
+    state: ChannelState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutRefused:
+    """The channel is closed. The first `done` items had gone in before."""
+
+    token: Token
+    done: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    token: Token
+    items: tuple[Item, ...]
+    too_old: int  # items that this take has dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeLate:
+    """Not enough items in time. Those that were collected stay in the channel."""
+
+    token: Token
+    collected: int
+    too_old: int
+    state: ChannelState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """The channel is closed, and nothing of the key is left."""
+
+    token: Token
+    too_old: int
+    state: ChannelState
+
+
+Decision = PutDone | PutLate | PutRefused | Handed | TakeLate | Drained
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Putter:
+    token: Token
+    key: Key
+    arrival: int
+    items: deque[Item]
+    done: int = 0
+    deadline: float
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Taker:
+    token: Token
+    consumer: Consumer
+    wanted: Wanted
+    deadline: float
+    items: list[Item] = field(default_factory=list)
+    weight: float = 0
+    too_old: int = 0
+
+    @property
+    def full(self) -> bool:
+        if self.wanted.count is not None:
+            return len(self.items) >= self.wanted.count
+        return self.weight >= (self.wanted.weight or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    token: Token
+    item: Item
+
+
+class ChannelTable:
+    def __init__(self, capacity: int | None = None) -> None:
+        self.capacity, self.closed = capacity, False
+        self._queues: dict[Key, deque[Item]] = {}
+        self._queued = 0
+        self._putters: dict[Key, deque[_Putter]] = {}
+        self._takers: dict[Key, deque[_Taker]] = {}
+        self._taken: dict[Consumer, list[_Taken]] = {}
+        self._soonest = float("inf")  # no waiting request has an earlier deadline
+        self._arrivals = self._put = self._acknowledged = self._redelivered = self._too_old = self._lost = 0
+        self._decisions: list[Decision] = []
+
+    # -- events ----------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        token: Token,
+        contents: Sequence[Any],
+        now: float,
+        deadline: float,
+        *,
+        key: Key = None,
+        weights: Sequence[float] | None = None,
+        version: int | None = None,
+    ) -> list[Decision]:
+        """Put items of one key into the channel, in order; each goes in as soon as there is room."""
+        if self.closed:
+            return [PutRefused(token=token, done=0)]
+        items: deque[Item] = deque()
+        for place, content in enumerate(contents):
+            self._arrivals += 1
+            weight = 1 if weights is None else weights[place]
+            items.append(
+                Item(number=self._arrivals, content=content, key=key, weight=weight, version=version)
+            )
+        putter = _Putter(token=token, key=key, arrival=self._arrivals, items=items, deadline=deadline)
+        self._putters.setdefault(key, deque()).append(putter)
+        self._soonest = min(self._soonest, deadline)
+        self._settle([key])
+        return self.tick(now)
+
+    def take(
+        self, token: Token, consumer: Consumer, wanted: Wanted, now: float, deadline: float
+    ) -> list[Decision]:
+        """Take items. This acknowledges all that the consumer took before."""
+        self._acknowledge(consumer)
+        taker = _Taker(token=token, consumer=consumer, wanted=wanted, deadline=deadline)
+        self._takers.setdefault(wanted.key, deque()).append(taker)
+        self._soonest = min(self._soonest, deadline)
+        self._settle(list(self._takers) if self.closed else [wanted.key])
+        return self.tick(now)
+
+    def acknowledge(self, consumer: Consumer, now: float) -> list[Decision]:
+        """The consumer has finished all that it took."""
+        self._acknowledge(consumer)
+        self._settle(list(self._takers))  # takers of a closed channel wait for this
+        return self.tick(now)
+
+    def consumer_left(self, consumer: Consumer, now: float) -> list[Decision]:
+        """The consumer ended in order: it has finished all that it took, and waits for nothing any more."""
+        self._acknowledge(consumer)
+        self._drop_takers(lambda taker: taker.consumer == consumer)
+        self._settle(list(self._takers))
+        return self.tick(now)
+
+    def consumer_died(self, consumer: Consumer, now: float) -> list[Decision]:
+        """What the consumer had taken and not acknowledged is handed out again; its requests are dropped."""
+        lost = [
+            one.item._replace(redelivered=one.item.redelivered + 1) for one in self._taken.pop(consumer, ())
+        ]
+        self._redelivered += len(lost)
+        self._give_back(lost)
+        self._drop_takers(lambda taker: taker.consumer == consumer)
+        self._settle(list(self._takers))
+        return self.tick(now)
+
+    def lose(self, token: Token, numbers: Collection[int], now: float) -> list[Decision]:
+        """Items that a take was handed cannot be fetched any more. Its other items go back."""
+        for consumer, taken in self._taken.items():
+            kept = [one for one in taken if one.token != token or one.item.number not in numbers]
+            self._lost += len(taken) - len(kept)
+            self._taken[consumer] = kept
+        return self.withdraw(token, now)
+
+    def withdraw(self, token: Token, now: float) -> list[Decision]:
+        """The process no longer waits for the answer. Items that it was handed with it go back."""
+        for consumer, taken in self._taken.items():
+            if any(one.token == token for one in taken):
+                self._give_back([one.item for one in taken if one.token == token])
+                self._taken[consumer] = [one for one in taken if one.token != token]
+        self._drop_takers(lambda taker: taker.token == token)
+        self._drop_putters(lambda putter: putter.token == token)
+        self._settle(list(self._takers))
+        return self.tick(now)
+
+    def close(self, now: float) -> list[Decision]:
+        """No more puts. What is there can still be taken."""
+        self.closed = True
+        for putter in [one for putters in self._putters.values() for one in putters]:
+            self._decisions.append(PutRefused(token=putter.token, done=putter.done))
+        self._putters.clear()
+        self._settle(list(self._takers))
+        return self.tick(now)
+
+    def limit(self, capacity: int) -> bool:
+        """Set the capacity of a channel that has none; whether it is the capacity now."""
+        self.capacity = capacity if self.capacity is None else self.capacity
+        return self.capacity == capacity
+
+    def tick(self, now: float) -> list[Decision]:
+        """Decide the requests whose deadline has passed. Returns these and all other open decisions."""
+        while now >= self._soonest:
+            self._expire(now)
+            self._settle(list(self._takers))  # what late takers had collected is for others
+        decisions, self._decisions = self._decisions, []
+        return decisions
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._queued + sum(len(taker.items) for taker in self._waiting_takers())
+
+    def state(self) -> ChannelState:
+        held = {key: len(queue) for key, queue in self._queues.items()}
+        for taker in self._waiting_takers():
+            if taker.items:
+                held[taker.wanted.key] = held.get(taker.wanted.key, 0) + len(taker.items)
+        return ChannelState(
+            held=held,
+            taken={consumer: len(taken) for consumer, taken in self._taken.items() if taken},
+            capacity=self.capacity,
+            closed=self.closed,
+            waiting_puts=sum(map(len, self._putters.values())),
+            waiting_takes=sum(map(len, self._takers.values())),
+            put=self._put,
+            acknowledged=self._acknowledged,
+            redelivered=self._redelivered,
+            too_old=self._too_old,
+            lost=self._lost,
+        )
+
+    # -- rules -----------------------------------------------------------------------------------------
+
+    def _settle(self, keys: Iterable[Key]) -> None:
+        """Serve the takers of these keys, then fill the room that is left with items of waiting putters."""
+        for key in keys:
+            self._serve(key)
+        while self._putters and (self.capacity is None or self._queued < self.capacity):
+            putter = min((putters[0] for putters in self._putters.values()), key=lambda one: one.arrival)
+            item = self._next_of(putter)
+            if item is not None:  # no taker waits for it, or `_serve` would have had it
+                self._queues.setdefault(item.key, deque()).append(item)
+                self._queued += 1
+
+    def _serve(self, key: Key) -> None:
+        takers = self._takers.get(key)
+        while takers:
+            taker = takers[0]
+            while not taker.full and (item := self._next_item(key)) is not None:
+                oldest = taker.wanted.oldest
+                if oldest is not None and item.version is not None and item.version < oldest:
+                    taker.too_old += 1
+                    self._too_old += 1
+                else:
+                    taker.items.append(item)
+                    taker.weight += item.weight
+            rest = self.closed and taker.items
+            if taker.full or rest:
+                items = tuple(sorted(taker.items, key=lambda item: item.number))  # some may have come back
+                self._taken.setdefault(taker.consumer, []).extend(_Taken(taker.token, item) for item in items)
+                self._decisions.append(Handed(token=taker.token, items=items, too_old=taker.too_old))
+            elif self.closed and not self._may_come_back(key, taker.consumer):
+                self._decisions.append(Drained(token=taker.token, too_old=taker.too_old, state=self.state()))
+            else:
+                return
+            takers.popleft()
+            if not takers:
+                del self._takers[key]
+
+    def _next_item(self, key: Key) -> Item | None:
+        """The next item of the key, from its queue or, past the capacity, from its putters."""
+        queue = self._queues.get(key)
+        if queue:
+            item = queue.popleft()
+            self._queued -= 1
+            if not queue:
+                del self._queues[key]
+            return item
+        while key in self._putters:
+            item_of_putter = self._next_of(self._putters[key][0])
+            if item_of_putter is not None:
+                return item_of_putter
+        return None
+
+    def _next_of(self, putter: _Putter) -> Item | None:
+        """The next item of the first putter of its key, which is done with the last one; None if it had none."""
+        item = putter.items.popleft() if putter.items else None
+        if item is not None:
+            putter.done += 1
+            self._put += 1
+        if not putter.items:
+            self._decisions.append(PutDone(token=putter.token, held=self._queued))
+            self._putters[putter.key].popleft()
+            if not self._putters[putter.key]:
+                del self._putters[putter.key]
+        return item
+
+    def _may_come_back(self, key: Key, consumer: Consumer) -> bool:
+        """Whether another process holds items of the key that would come back if it died."""
+        return any(
+            one.item.key == key
+            for holder, taken in self._taken.items()
+            if holder != consumer
+            for one in taken
+        )
+
+    def _acknowledge(self, consumer: Consumer) -> None:
+        self._acknowledged += len(self._taken.pop(consumer, ()))
+
+    def _give_back(self, items: Sequence[Item]) -> None:
+        """Items return to where their numbers put them, even past the capacity."""
+        for key in {item.key for item in items}:
+            merged = [item for item in items if item.key == key] + list(self._queues.get(key, ()))
+            self._queues[key] = deque(sorted(merged, key=lambda item: item.number))
+        self._queued += len(items)
+
+    def _drop_putters(self, which: Callable[[_Putter], bool]) -> list[_Putter]:
+        dropped = [putter for putters in self._putters.values() for putter in putters if which(putter)]
+        for putter in dropped:
+            self._putters[putter.key].remove(putter)
+            if not self._putters[putter.key]:
+                del self._putters[putter.key]
+        return dropped
+
+    def _drop_takers(self, which: Callable[[_Taker], bool]) -> list[_Taker]:
+        dropped = [taker for taker in self._waiting_takers() if which(taker)]
+        for taker in dropped:
+            key = taker.wanted.key
+            self._takers[key].remove(taker)
+            if not self._takers[key]:
+                del self._takers[key]
+            self._give_back(taker.items)
+        return dropped
+
+    def _expire(self, now: float) -> None:
+        late = self._drop_takers(lambda taker: now >= taker.deadline)
+        late_putters = self._drop_putters(lambda putter: now >= putter.deadline)
+        if late or late_putters:
+            state = self.state()
+        for taker in late:
+            self._decisions.append(
+                TakeLate(token=taker.token, collected=len(taker.items), too_old=taker.too_old, state=state)
+            )
+        for putter in late_putters:
+            self._decisions.append(PutLate(token=putter.token, done=putter.done, state=state))
+        waiting = [taker.deadline for taker in self._waiting_takers()]
+        waiting += [putter.deadline for putters in self._putters.values() for putter in putters]
+        self._soonest = min(waiting, default=float("inf"))
+
+    def _waiting_takers(self) -> Iterator[_Taker]:
+        for takers in list(self._takers.values()):
+            yield from list(takers)

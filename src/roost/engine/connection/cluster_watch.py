@@ -1,0 +1,166 @@
+"""Notices that the cluster itself is gone. The job's managers import this, so it imports little.
+
+Without its head, Ray answers nothing and ends the program after a minute. A thread knocks at the head's port; once it
+stays silent, every wait of roost raises one error that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import ray
+from ray._private import worker as ray_worker
+
+from roost.engine.connection.handler_exceptions import own_exceptions
+from roost.errors import ClusterGone, render
+
+log = logging.getLogger("roost")
+KNOCK_EVERY = 0.5  # seconds
+PATIENCE = 2.0  # seconds of silence; a head that Ray restarts needs more: ROOST_HEAD_PATIENCE
+STEP = 0.5  # seconds between two looks of a wait
+
+Answer = TypeVar("Answer")
+
+_gone: ClusterGone | None = None
+_watched = ""
+_close = threading.Event()
+
+
+def watch_cluster(address: str) -> None:
+    """Start to watch the head, once for each address."""
+    global _watched, _gone, _close
+    if address == _watched:
+        return
+    _close.set()
+    _watched, _gone, _close = address, None, threading.Event()
+    threading.Thread(target=_watch, args=(address, _close), name="roost-cluster", daemon=True).start()
+
+
+def forget_cluster() -> None:
+    global _watched, _gone
+    _close.set()
+    _watched, _gone = "", None
+
+
+def check_cluster() -> None:
+    """Raise if the cluster is gone."""
+    if _gone is not None:
+        raise ClusterGone(*_gone.findings)
+
+
+def cluster_is_gone() -> bool:
+    return _gone is not None
+
+
+def check_head() -> None:
+    """Raise if the cluster is gone. Looks now, and takes its time when the head is silent."""
+    check_cluster()
+    if _watched and not _answers(_watched):
+        deadline = time.monotonic() + _patience() + 2 * KNOCK_EVERY
+        while _gone is None and time.monotonic() < deadline:
+            _close.wait(0.05)
+        check_cluster()
+
+
+def ask_head(question: Callable[[], Answer]) -> Answer:
+    """The answer of a call that waits for the head, in a thread: Ray waits a minute for a head that is gone."""
+    if not _watched:
+        return question()
+    answers: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put((question(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    check_cluster()
+    threading.Thread(target=ask, name="roost-question", daemon=True).start()
+    while True:
+        try:
+            answer, error = answers.get(timeout=STEP)
+        except queue.Empty:
+            check_cluster()
+            continue
+        if error is not None:
+            raise error
+        return answer  # type: ignore[return-value]
+
+
+def patient_get(refs: Any, timeout: float | None) -> Any:
+    """`ray.get`, which raises also when the cluster is gone."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
+        try:
+            with own_exceptions():
+                return ray.get(refs, timeout=left)
+        except ray.exceptions.GetTimeoutError:
+            check_cluster()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+
+
+def patient_wait(refs: Any, timeout: float | None, count: int = 1) -> tuple[list[Any], list[Any]]:
+    """`ray.wait` for some of them, which raises also when the cluster is gone."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
+        with own_exceptions():
+            ready, waiting = ray.wait(refs, num_returns=count, timeout=left)
+        if len(ready) == count or (deadline is not None and time.monotonic() >= deadline):
+            return ready, waiting
+        check_cluster()
+
+
+def _patience() -> float:
+    try:
+        return max(0.0, float(os.environ["ROOST_HEAD_PATIENCE"]))
+    except (KeyError, ValueError):
+        return PATIENCE
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=max(1.0, _patience())).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _watch(address: str, close: threading.Event) -> None:
+    global _gone
+    silent_since: float | None = None
+    while not close.wait(KNOCK_EVERY):
+        if _answers(address):
+            silent_since = None
+            continue
+        now = time.monotonic()
+        silent_since = now if silent_since is None else silent_since
+        if not ray.is_initialized():  # the program has disconnected by itself
+            return
+        if now - silent_since >= _patience() and not close.is_set():
+            _gone = ClusterGone(
+                code="RE128",
+                what=f"the Ray cluster at {address} is gone",
+                why=f"its head does not answer any more, for {now - silent_since:.1f} s",
+                remedy="every process of the job ended with it; start Ray, then the job again",
+            )
+            log.error("%s", render(_gone.findings))
+            _let_the_program_end()
+            return
+
+
+def _let_the_program_end() -> None:
+    """An error that ends the program is printed at once. Ray tells the head first, and waits a minute for it."""
+    if sys.excepthook is ray_worker.custom_excepthook:
+        sys.excepthook = ray_worker.normal_excepthook

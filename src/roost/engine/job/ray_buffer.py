@@ -1,0 +1,62 @@
+"""This process's side of a data buffer on Ray, and the process of the buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+
+from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
+from roost.engine.connection.actors import answer
+from roost.engine.job.packed_value import PackedValue, pack, unpack
+from roost.engine.job.ray_channel import find_kept, find_or_keep
+from roost.errors import ConfigurationError
+
+ANSWER_WITHIN = 300.0  # seconds; a large file is read when the buffer is made
+
+
+class BufferHost:
+    """The process of a buffer, which opens the source itself: errors of an actor's constructor cannot be raised."""
+
+    def __init__(self) -> None:
+        self._desk: BufferDesk | None = None
+
+    async def open(self, name: str, source: bytes | PackedValue | None, seed: int) -> None:
+        if self._desk is None:
+            if source is None:
+                raise no_such_buffer(name)
+            self._desk = BufferDesk(unpack(source), seed)
+
+    async def is_empty(self) -> bool:
+        return self._desk is None
+
+    async def ask(self, method: str, *args: Any) -> Any:
+        return await getattr(self._desk, method)(*args)
+
+
+class RayBuffer:
+    def __init__(self, name: str, host: Any) -> None:
+        self.name, self._host = name, host
+
+    def ask(self, method: str, *args: Any) -> Any:
+        asked = self._host.ask.remote(method, *args)
+        return answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
+
+
+def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
+    """On the node of the process that makes it, where its files are."""
+    actor = f"data-buffer:{name}"
+    if source is None:
+        _, host = find_kept(actor)
+        if host is None:
+            raise no_such_buffer(name)
+    else:
+        _, host = find_or_keep(actor, BufferHost, on_this_node=True)
+    packed = None if source is None else pack(source, inline=0)
+    try:
+        answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
+    except ConfigurationError:  # the next process that makes it may be on another node
+        if answer(host.is_empty.remote(), f"asking data buffer {name!r}"):
+            ray.kill(host)
+        raise
+    return RayBuffer(name, host)

@@ -1,0 +1,284 @@
+"""This process's side of a channel on Ray.
+
+Ray loses an object when the process that put it ends, so large values are handed to the agent of the node: it puts
+them into the node's object store again, and they last as long as the job has that node.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import pickle
+import secrets
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from roost.engine.channels.channel_table import Decision, Handed, Item, PutDone
+from roost.engine.connection.actors import answer, async_answer, find_actor, job_namespace
+from roost.engine.job.agents import agent_on, head_agent
+from roost.engine.job.channel_host import ChannelHost, channel_actor
+from roost.engine.job.managers import check_connected, current_job
+from roost.engine.job.open_jobs import is_driver
+from roost.engine.job.packed_value import PackedValue, Packer, SmallValue, unpack
+from roost.engine.processes.process_facts import this_process
+from roost.engine.workers.remote_errors import in_one_line
+from roost.engine.workers.worker_context import describe_this_process
+from roost.errors import ChannelError, ClusterError, ConfigurationError, counted
+
+GRACE = 60.0  # seconds that a process of roost may be late with its answer
+START_WITHIN = 120.0  # seconds
+INLINE, INLINE_IN_FULL = (
+    4_096,
+    256,
+)  # bytes of a value that travels in messages and is held by the channel itself
+FULL = 8_192  # items from which on the channel should hold fewer bytes
+CHUNK = 64 * 1024 * 1024  # bytes that an agent is handed at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question to a process of roost."""
+
+    ref: Any
+    what: str
+    within: float
+
+
+Steps = Generator[Asked, Any, Any]
+
+
+class RayChannel:
+    note = ""
+
+    def __init__(self, job: str, name: str, host: Any) -> None:
+        self.job, self.name, self._host = job, name, host
+        self._agent: Any = None
+        self._held = 0  # items in the channel, by its last answer
+
+    # -- what the channel's process is asked -----------------------------------------------------------
+
+    def ask(self, method: str, *args: Any) -> Asked:
+        check_connected()
+        ref = getattr(self._host, method).remote(*args)
+        return Asked(ref=ref, what=f"asking channel {self.name!r} to {method}", within=GRACE)
+
+    def put(self, token: str, timeout: float, *request: Any) -> Steps:
+        *facts, contents = request
+        plain = all(type(content) is bytes for content in contents)
+        rest = (*facts, contents) if plain else tuple(facts)
+        return self._exchange("put", (token, timeout, *rest), *([] if plain else [contents]))
+
+    def take(self, token: str, timeout: float, *request: Any) -> Steps:
+        return self._exchange("take", (token, timeout, *request))
+
+    def _exchange(self, method: str, request: tuple[Any, ...], *contents: Any) -> Steps:
+        check_connected()
+        ref = self._host.exchange.remote(pickle.dumps((method, request), 5), *contents)
+        found = yield Asked(ref=ref, what=f"a {method} at channel {self.name!r}", within=request[1] + GRACE)
+        return pickle.loads(found) if type(found) is bytes else found
+
+    def new_token(self) -> str:
+        return f"{_own_prefix}.{os.getpid()}.{next(_tokens)}"
+
+    def patience(self, timeout: float, waits: bool) -> float:
+        return timeout
+
+    def finish(self, steps: Steps) -> Any:
+        """Go through the steps, waiting for each answer."""
+        try:
+            asked = next(steps)
+            while True:
+                try:
+                    found = answer(asked.ref, asked.what, asked.within)
+                except BaseException as error:
+                    asked = steps.throw(error)
+                else:
+                    asked = steps.send(found)
+        except StopIteration as end:
+            return end.value
+
+    async def async_finish(self, steps: Steps) -> Any:
+        try:
+            asked = next(steps)
+            while True:
+                try:
+                    found = await async_answer(asked.ref, asked.what, asked.within)
+                except BaseException as error:
+                    asked = steps.throw(error)
+                else:
+                    asked = steps.send(found)
+        except StopIteration as end:
+            return end.value
+
+    def withdraw(self, token: str) -> None:
+        """Whatever the channel answers to this request, no code is there to see it."""
+        if ray.is_initialized():
+            self._host.withdraw.remote(token)
+
+    def consumer(self) -> Steps:
+        """The name of this process as one that takes. The channel knows it from the first time on."""
+        place = (os.getpid(), self.job, self.name)
+        if place not in _consumers:
+            token, who = secrets.token_hex(8), describe_this_process()
+            agent = agent_on(self.job, ray.get_runtime_context().get_node_id())
+            if agent is not None:
+                yield self.ask("join_watched", token, who, this_process(), agent)
+            elif is_driver(self.job):  # the job ends with its driver, so no agent need watch the driver
+                yield self.ask("join", token, who)
+            else:
+                head_agent(self.job)  # raises if the job has ended
+                raise ClusterError(
+                    code="RE114",
+                    what=f"this process cannot take from channel {self.name!r}: its node is not in job {self.job!r}",
+                    why="no agent of the job would notice its end, and what it took would be lost",
+                    remedy="take in a worker or in the driver",
+                )
+            _consumers[place] = (self._host, token)
+        return _consumers[place][1]
+
+    # -- values ----------------------------------------------------------------------------------------
+
+    def stored(self, values: Sequence[Any]) -> Steps:
+        """Small values as bytes, others as references to objects that do not end with this process."""
+        # A channel that holds many items should not hold the bytes of each.
+        packer = Packer(INLINE if self._held + len(values) < FULL else INLINE_IN_FULL)
+        contents: list[Any] = [self._packed(packer, value) for value in values]
+        large = [place for place, one in enumerate(contents) if _is_large(one)]
+        for chunk in _chunks(large, contents):
+            ref = self._own_agent().adopt.remote(*[contents[place] for place in chunk])
+            what = f"storing {counted(len(chunk), 'item')} for channel {self.name!r}"
+            adopted = yield Asked(ref=ref, what=what, within=600.0)
+            for place, reference in zip(chunk, adopted, strict=True):
+                contents[place] = reference
+        return contents
+
+    def _packed(self, packer: Packer, value: Any) -> Any:
+        try:
+            return packer.pack(value)
+        except Exception as error:
+            raise ConfigurationError(
+                code="RC103",
+                what=f"a value of type {type(value).__name__} cannot go through channel {self.name!r}",
+                why=in_one_line(error)[:500],
+                remedy="put plain data, or arrays",
+            ) from error
+
+    def answered(self, decision: Decision) -> None:
+        if isinstance(decision, PutDone):
+            self._held = decision.held
+
+    def opened(self, handed: Handed) -> Steps:
+        """The values of items. What was lost is dropped; the rest of the items goes back to the channel."""
+        refs = [item.content for item in handed.items if isinstance(item.content, ray.ObjectRef)]
+        if not refs:
+            return [unpack(item.content) for item in handed.items]
+        try:
+            what = f"fetching {counted(len(refs), 'item')} of channel {self.name!r}"
+            found = yield Asked(ref=refs, what=what, within=600.0)
+        except ray.exceptions.RayError as error:
+            lost = [item.number for item in handed.items if _is_lost(item)]
+            yield self.ask("lose", handed.token, lost)
+            raise ChannelError(
+                code="RE126",
+                what=f"{counted(len(lost), 'item')} of channel {self.name!r} cannot be fetched",
+                why=f"they were on a node that is gone ({type(error).__name__})",
+                remedy="the other items of this take are in the channel again",
+            ) from error
+        packed = iter(found)
+        return [
+            unpack(next(packed) if isinstance(item.content, ray.ObjectRef) else item.content)
+            for item in handed.items
+        ]
+
+    def _own_agent(self) -> Any:
+        """The agent of this node, or of the job's first node."""
+        if self._agent is None:
+            node_id = ray.get_runtime_context().get_node_id()
+            self._agent = agent_on(self.job, node_id) or head_agent(self.job)
+        return self._agent
+
+
+_consumers: dict[tuple[int, str, str], tuple[Any, str]] = {}  # this process as one that takes, by channel
+_tokens = itertools.count()
+_own_prefix = secrets.token_hex(8)
+
+
+def open_ray_channel(name: str) -> RayChannel:
+    """The channel of this process's job. The first process that opens it makes it."""
+    job, host = find_or_keep(channel_actor(name), ChannelHost)
+    return RayChannel(job, name, host)
+
+
+def find_kept(actor: str) -> tuple[str, Any]:
+    """The job of this process, and its named actor of this name or None."""
+    check_connected()
+    told = os.environ.get("ROOST_JOB")  # asking for the job's name costs more than trying this one
+    for job in [told] if told else []:
+        with suppress(ValueError):
+            return job, find_actor(actor, job)
+    job = current_job()
+    with suppress(ValueError):
+        return job, find_actor(actor, job)
+    return job, None
+
+
+def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str, Any]:
+    """A named actor of this process's job, which lives as long as the job. Returns the job too.
+
+    It is on the job's first node, or on this node if that is one of the job's.
+    """
+    job, found = find_kept(actor)
+    if found is not None:
+        return job, found
+    agent = agent_on(job, ray.get_runtime_context().get_node_id()) if on_this_node else None
+    kept = (agent or head_agent(job)).keep.remote(actor, job_namespace(job), cls)
+    return job, answer(kept, f"starting {actor}", START_WITHIN)
+
+
+def leave_channels(job: str | None = None) -> None:
+    """This process ends in order, or leaves the job: what it has taken is acknowledged."""
+    left = [place for place in _consumers if place[0] == os.getpid() and job in (None, place[1])]
+    refs = []
+    for place in left:
+        host, token = _consumers.pop(place)
+        if ray.is_initialized():
+            refs.append(host.leave.remote(token))
+    if refs:
+        ray.wait(refs, num_returns=len(refs), timeout=2)
+
+
+atexit.register(leave_channels)
+
+
+def _is_large(content: Any) -> bool:
+    return isinstance(content, PackedValue) and not isinstance(content, SmallValue)
+
+
+def _chunks(places: Sequence[int], contents: Sequence[Any]) -> Iterator[list[int]]:
+    chunk: list[int] = []
+    size = 0
+    for place in places:
+        chunk.append(place)
+        size += contents[place].size
+        if size >= CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _is_lost(item: Item) -> bool:
+    if not isinstance(item.content, ray.ObjectRef):
+        return False
+    try:
+        ray.get(item.content, timeout=GRACE)
+    except ray.exceptions.GetTimeoutError:  # slow, and not lost
+        return False
+    except ray.exceptions.RayError:
+        return True
+    return False

@@ -1,0 +1,285 @@
+"""Watches the workers of one node, for the node's agent. Each is watched by itself, so none hides another.
+
+A process that ends is seen at once, by its pidfd. A process that is stopped, or whose interpreter is held by one
+thread, misses the heartbeats that a thread of its own writes into its log of calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from roost.engine.events import Event
+from roost.engine.processes import keeper
+from roost.engine.processes.process_facts import Process
+from roost.engine.workers.call_log import CallReader
+from roost.secret_names import hide_rest
+
+LOOK_EVERY = 0.5  # seconds between two looks at the heartbeats
+MISSED = 3  # heartbeats
+TAIL_LINES, TAIL_BYTES, TAIL_WIDTH = 5, 8_192, 200
+_SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray writes this for crashes
+_NOISE = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
+# Since Linux 6.15 a pidfd tells how its process ended, to others than the parent too.
+_INFO = struct.Struct("<QQ11Ii")
+_GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
+_HAS_EXIT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedWorker:
+    process: Process
+    group: str
+    rank: int
+    generation: int
+    node: int  # its rank in the job
+    seat: str = ""  # its node and devices, in words
+    ping: float = 10.0
+    logs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A worker that ended or hangs, or, without one, the whole node."""
+
+    kind: str  # "ended", "hung" or "node"
+    worker: WatchedWorker | None = None
+    status: int | None = None  # how it ended, as `wait` tells it; None where the system does not say
+    out_of_memory: bool = False
+    seen: float = 0.0  # seconds since the epoch
+    tail: tuple[str, ...] = ()  # the last lines of its log
+
+    @property
+    def how(self) -> str:
+        if self.kind == "hung":
+            return "hangs: it is stopped, or one thread holds the interpreter"
+        if self.status is None:
+            return "ended without a word, as SIGKILL does it; this system tells no more"
+        code = os.waitstatus_to_exitcode(self.status)
+        if code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+
+    @property
+    def last_words(self) -> str:
+        """Where its log is, and how it ends."""
+        log = next(filter(None, self.worker.logs), "") if self.worker else ""
+        said = " | ".join(self.tail)
+        return f"its log {log}" + (f" ends: {said}" if said else " is empty") if log else ""
+
+
+def loss_event(loss: Loss, cause: str, action: str, more: str = "") -> Event:
+    """The loss of a worker, and what is done about it."""
+    worker = loss.worker
+    assert worker is not None
+    parts = (worker.seat, f"pid {worker.process.pid} {loss.how}", loss.last_words, more)
+    return Event(
+        time=loss.seen,
+        action=action,
+        component=worker.group,
+        rank=worker.rank,
+        node=worker.node,
+        cause=cause,
+        detail="; ".join(filter(None, parts)),
+    )
+
+
+@dataclass(slots=True)
+class _Watch:
+    worker: WatchedWorker
+    reader: CallReader | None
+    pidfd: int
+    beats: int = 0
+    silent: float = 0.0  # seconds without a heartbeat, as far as the agent itself ran
+    hung: bool = False
+
+
+class WorkerWatch:
+    def __init__(self, on_loss: Callable[[Loss], None] = lambda _: None) -> None:
+        self._on_loss = on_loss
+        self.losses: list[Loss] = []
+        self.changed = asyncio.Event()  # replaced after each loss
+        self._watched: dict[Process, _Watch] = {}
+        self._ticker: asyncio.Task[None] | None = None
+        self._kills = _oom_kills()
+        self._raylet = os.getppid()
+        self._raylet_fd = -1
+
+    def add(self, worker: WatchedWorker, reader: CallReader | None) -> None:
+        if worker.process in self._watched:
+            return
+        loop = asyncio.get_running_loop()
+        if self._raylet_fd < 0 and (handle := _pidfd(self._raylet)) >= 0:
+            self._raylet_fd = handle
+            loop.add_reader(handle, self._node_ended)
+        watch = self._watched[worker.process] = _Watch(worker, reader, _pidfd(worker.process.pid))
+        if watch.pidfd >= 0:
+            loop.add_reader(watch.pidfd, self._ended, worker.process)
+        if not worker.process.alive():  # before it was watched
+            self._ended(worker.process)
+        if self._ticker is None or self._ticker.done():
+            self._ticker = loop.create_task(self._tick())
+
+    def forget(self, processes: Iterable[Process]) -> None:
+        for process in processes:
+            watch = self._drop(process)
+            if watch is not None and watch.pidfd >= 0:
+                os.close(watch.pidfd)
+
+    def loss_of(self, process: Process) -> Loss | None:
+        return next(
+            (loss for loss in reversed(self.losses) if loss.worker and loss.worker.process == process), None
+        )
+
+    def _drop(self, process: Process) -> _Watch | None:
+        watch = self._watched.pop(process, None)
+        if watch is not None and watch.pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(watch.pidfd)
+        return watch
+
+    def _ended(self, process: Process) -> None:
+        watch = self._drop(process)
+        if watch is None:
+            return
+        status = _exit_status(watch.pidfd) if watch.pidfd >= 0 else None
+        if status is None:
+            status = _told_status(watch)
+        if watch.pidfd >= 0:
+            os.close(watch.pidfd)
+        if not _runs(self._raylet):  # its workers end because the node does
+            self._node_ended()
+            return
+        kills, before = _oom_kills(), self._kills
+        self._kills = kills
+        killed = status is None or os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        self._tell(
+            Loss(
+                kind="ended",
+                worker=watch.worker,
+                status=status,
+                out_of_memory=killed and kills > before,
+                seen=time.time(),
+                tail=tail_of(watch.worker.logs),
+            )
+        )
+
+    def _node_ended(self) -> None:
+        if self._raylet_fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._raylet_fd)
+            os.close(self._raylet_fd)
+            self._raylet_fd = -1
+        if not any(loss.kind == "node" for loss in self.losses):
+            self._tell(Loss(kind="node", seen=time.time()))
+
+    def _tell(self, loss: Loss) -> None:
+        self.losses.append(loss)
+        self._on_loss(loss)
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def _tick(self) -> None:
+        """Look at the heartbeats, until no worker is left. Time that the agent itself did not run does not count."""
+        last = time.monotonic()
+        while self._watched:
+            every = min([LOOK_EVERY, *(watch.worker.ping / 4 for watch in self._watched.values())])
+            await asyncio.sleep(every)
+            now = time.monotonic()
+            passed, last = min(now - last, 2 * every), now
+            for watch in list(self._watched.values()):
+                self._look(watch, passed)
+
+    def _look(self, watch: _Watch, passed: float) -> None:
+        if watch.pidfd < 0 and not watch.worker.process.alive():
+            self._ended(watch.worker.process)
+            return
+        if watch.reader is None:
+            return
+        beats = watch.reader.beats()
+        if beats != watch.beats:
+            watch.beats, watch.silent, watch.hung = beats, 0.0, False
+            return
+        watch.silent += passed
+        if not watch.hung and watch.silent >= MISSED * watch.worker.ping:
+            watch.hung = True
+            worker = watch.worker
+            self._tell(Loss(kind="hung", worker=worker, seen=time.time(), tail=tail_of(worker.logs)))
+
+
+def kill(process: Process) -> None:
+    """Kill a process of this node, also one that is stopped."""
+    keeper.send(process.pid, process.started, signal.SIGKILL)
+
+
+def tail_of(logs: Iterable[str]) -> tuple[str, ...]:
+    """The last lines of the first log that has any, without values that look secret."""
+    for path in logs:
+        lines = [
+            line.strip()
+            for line in _end_of(path).splitlines()
+            if line.strip() and not line.startswith(_NOISE)
+        ]
+        if lines:
+            return tuple(hide_rest(line[:TAIL_WIDTH]) for line in lines[-TAIL_LINES:])
+    return ()
+
+
+def _end_of(path: str) -> str:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not this system, or it has ended
+        return -1
+
+
+def _exit_status(pidfd: int) -> int | None:
+    answer = bytearray(_INFO.size)
+    struct.pack_into("<Q", answer, 0, _HAS_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, answer)
+    except OSError:
+        return None
+    found = _INFO.unpack(answer)
+    return int(found[-1]) if found[0] & _HAS_EXIT else None
+
+
+def _told_status(watch: _Watch) -> int | None:
+    """How a process ended by its own words: the exit code in its log of calls, or what Ray logged of a signal."""
+    code = watch.reader.exit_code() if watch.reader is not None else None
+    if code is not None:
+        return code << 8
+    for path in watch.worker.logs:
+        found = _SIGNALLED.findall(_end_of(path))
+        if found and found[-1] in signal.Signals.__members__:
+            return int(signal.Signals[found[-1]])
+    return None
+
+
+def _runs(pid: int) -> bool:
+    found = keeper.status_of(pid)
+    return found is not None and not found.ended
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory, since the boot."""
+    for line in keeper.contents("/proc/vmstat").splitlines():
+        if line.startswith(b"oom_kill "):
+            return int(line.split()[1])
+    return 0

@@ -1,0 +1,274 @@
+"""Follows what the agents of a job report, and lets the supervisor decide.
+
+One thread of the process that launched the groups waits for news of all nodes at once. Restarts run in other threads,
+so that a slow one delays no other news.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import ray
+
+from roost.engine.backend import GroupOrder
+from roost.engine.connection.cluster_watch import cluster_is_gone
+from roost.engine.events import Event
+from roost.engine.job.worker_watch import Loss, loss_event
+from roost.engine.processes.process_facts import Process
+from roost.engine.ray_backend.losses import causes_of, loss_of
+from roost.engine.ray_backend.ray_workers import RayWorkers
+from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, WatchedJob, outlook, verb
+from roost.engine.supervision.supervisor import Action, Failure
+from roost.planning.plan import Plan
+from roost.planning.policy_checks import on_robots
+
+LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
+SUSPECT_EVERY = 0.2  # the same, while the agent of a node does not answer
+SUSPECT_FOR = 30.0
+NEWS_WITHIN = 2.0  # seconds that an error of a call waits for the news of the process's end
+
+
+class JobWatch:
+    def __init__(self, job: WatchedJob, groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> None:
+        self._job, self._watched = job, Watched(groups=groups)
+        self._recovery = Recovery(job, self._watched, self._follow)
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._seen: dict[int, int] = {}  # losses of each node that is followed
+        self._suspects: dict[int, float] = {}  # nodes whose agent is gone, and until when that is looked at
+        self._losses: dict[Process, tuple[Loss, str]] = {}  # with what is done about them
+        self._awaited: set[Process] = set()  # dead by Ray's word, without news of their end yet
+        self._thread: threading.Thread | None = None
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    def cover(self, plan: Plan, orders: Iterable[GroupOrder]) -> None:
+        """Watch groups that have just started."""
+        launched = Launched(plan, {order.component.name: order.name for order in orders})
+        nodes: set[int] = set()
+        with self._watched.news:
+            for order in orders:
+                self._watched.supervisor.cover(
+                    order.name, len(order.placements), order.policy, on_robots(order.component)
+                )
+                self._watched.launched[order.name] = launched
+                nodes.update(place.cluster_node_rank for place in order.placements)
+        for node in sorted(nodes):
+            self._follow(node)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="roost-watch", daemon=True)
+            self._thread.start()
+
+    def drop(self, name: str) -> None:
+        with self._watched.news:
+            self._watched.supervisor.drop(name)
+            self._watched.launched.pop(name, None)
+            self._watched.news.notify_all()
+
+    def ending(self, name: str, ranks: Sequence[int]) -> None:
+        with self._watched.news:
+            self._watched.supervisor.ending(name, ranks)
+
+    def stopped(self, name: str, ranks: Sequence[int]) -> None:
+        self._watched.stopped(name, ranks)
+
+    def started(self, name: str, generations: Mapping[int, int]) -> None:
+        with self._watched.news:
+            self._watched.supervisor.started(name, generations)
+            self._watched.news.notify_all()
+
+    def given_up(self, name: str) -> str:
+        with self._watched.news:
+            return self._watched.supervisor.given_up(name)
+
+    def wait_recovered(self, name: str, timeout: float) -> bool:
+        """Whether every restart of a group is over in time, also of processes that only Ray calls dead so far."""
+        with self._watched.news:
+            return self._watched.news.wait_for(
+                lambda: (
+                    self._watched.closed
+                    or (self._watched.supervisor.settled(name) and not self._awaits_news(name))
+                ),
+                timeout,
+            )
+
+    def _awaits_news(self, name: str) -> bool:
+        known = self._watched.groups.get(name)
+        current = {report.process for report in known[1].reports.values()} if known else set()
+        return not current.isdisjoint(self._awaited)
+
+    def news_of(self, process: Process) -> tuple[Loss, str] | None:
+        """How a process was lost, and what is done about it. Waits a moment: a call may fail before that is known."""
+        for _ in range(2):
+            with self._watched.news:
+                if self._watched.news.wait_for(
+                    lambda: self._watched.closed or process in self._losses, NEWS_WITHIN
+                ):
+                    return self._losses.get(process)
+            self._inbox.put(process)  # Ray calls it dead, and its end takes long, as of one with much memory
+        with self._watched.news:
+            if process not in self._losses:
+                self._awaited.add(process)
+        return None
+
+    def closing(self) -> None:
+        """Follow no more news, and start no more restarts."""
+        with self._watched.news:
+            self._watched.closed = True
+            self._watched.news.notify_all()
+        self._inbox.put(None)
+
+    def close(self) -> None:
+        """Wait for the threads. Restarts that are under way end with their groups."""
+        self.closing()
+        if cluster_is_gone():  # they may be asking it
+            return
+        me = threading.current_thread()
+        for thread in (self._thread, *self._recovery.threads):
+            if thread is not None and thread is not me:
+                thread.join(5.0)
+
+    # -- news ------------------------------------------------------------------------------------------
+
+    def _follow(self, node: int) -> None:
+        if node not in self._seen:
+            self._seen[node] = 0
+            self._ask(node)
+
+    def _ask(self, node: int) -> None:
+        reference = self._job.live[node].agent.next_losses.remote(self._seen[node])
+        reference.future().add_done_callback(lambda answer: self._inbox.put((node, answer)))
+
+    def _run(self) -> None:
+        looked = time.monotonic()
+        while not self._watched.closed:
+            every = SUSPECT_EVERY if self._suspects else LOOK_EVERY
+            with contextlib.suppress(queue.Empty):
+                news = [self._inbox.get(timeout=max(0.0, looked + every - time.monotonic()))]
+                while not self._inbox.empty():
+                    news.append(self._inbox.get())
+                self._recovery.guarded(partial(self._receive, [one for one in news if one is not None]))
+            if not self._watched.closed and time.monotonic() - looked >= every:
+                looked = time.monotonic()
+                self._recovery.guarded(self._look_at_nodes)
+
+    def _receive(self, news: Sequence[Any]) -> None:
+        losses: list[Loss] = []
+        for one in news:
+            if isinstance(one, Process):
+                losses += self._dead_for_ray(one)
+                continue
+            node, answer = one
+            if answer.exception() is not None:
+                self._suspects[node] = time.monotonic() + SUSPECT_FOR
+                continue
+            found = answer.result()
+            self._seen[node] += len(found)
+            self._ask(node)
+            if any(loss.kind == "node" for loss in found):
+                self._node_lost({node})
+            losses += [loss for loss in found if loss.worker is not None and self._is_current(loss)]
+        if losses:
+            self._lose(losses, causes_of(losses, self._watched.groups))
+
+    def _dead_for_ray(self, process: Process) -> list[Loss]:
+        """The loss of a process that Ray has given up, although it has not ended yet."""
+        for order, workers in list(self._watched.groups.values()):
+            for rank, report in list(workers.reports.items()):
+                if report.process == process:
+                    return [replace(loss_of(order, workers, rank), kind="ended")]
+        return []
+
+    def _is_current(self, loss: Loss) -> bool:
+        worker = loss.worker
+        assert worker is not None
+        known = self._watched.groups.get(worker.group)
+        report = known[1].reports.get(worker.rank) if known else None
+        return report is not None and report.process == worker.process
+
+    def _lose(self, losses: Sequence[Loss], causes: Sequence[str]) -> None:
+        for loss, cause in zip(losses, causes, strict=True):
+            worker = loss.worker
+            assert worker is not None
+            failure = Failure(
+                component=worker.group, cause=cause, generations={worker.rank: worker.generation}
+            )
+            with self._watched.news:
+                actions = self._watched.supervisor.failed([failure], time.monotonic())
+            if actions:
+                self._recovery.tell([loss_event(loss, cause, verb(actions[0]), outlook(actions[0]))])
+            self._note({worker.process: loss}, actions)
+            self._recovery.carry_out(actions, loss)
+
+    def _note(self, losses: Mapping[Process, Loss], actions: Sequence[Action]) -> None:
+        with self._watched.news:
+            for process, loss in losses.items():
+                if actions or process not in self._losses:  # a second report of a loss decides nothing
+                    self._losses[process] = (loss, outlook(actions[0]) if actions else "")
+            self._awaited.difference_update(losses)
+            self._watched.news.notify_all()
+
+    # -- nodes -----------------------------------------------------------------------------------------
+
+    def _look_at_nodes(self) -> None:
+        if cluster_is_gone() or not ray.is_initialized():
+            return
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        live = self._job.live
+        gone = {node for node in self._seen if live[node].node_id not in alive} - self._watched.lost
+        if gone:
+            self._node_lost(gone)
+        for node, until in list(self._suspects.items()):
+            if node in self._watched.lost:
+                del self._suspects[node]
+            elif time.monotonic() > until:
+                del self._suspects[node]
+                detail = "roost's agent there ended; its workers are not watched any more"
+                self._recovery.tell([Event(action="reported", node=node, cause="crash", detail=detail)])
+
+    def _node_lost(self, nodes: set[int]) -> None:
+        """All ranks of a lost node are one incident of their component."""
+        nodes -= self._watched.lost
+        self._watched.lost |= nodes
+        failures: list[Failure] = []
+        processes: dict[str, dict[int, Loss]] = {}
+        for name, (order, workers) in list(self._watched.groups.items()):
+            there = [place.rank for place in workers.placements if place.cluster_node_rank in nodes]
+            if there and name in self._watched.launched:
+                failures.append(
+                    Failure(
+                        component=name,
+                        cause="node lost",
+                        generations={rank: workers.generations[rank] for rank in there},
+                    )
+                )
+                processes[name] = {rank: loss_of(order, workers, rank) for rank in there}
+        with self._watched.news:
+            actions = self._watched.supervisor.failed(failures, time.monotonic())
+        for action in actions:
+            losses = {
+                rank: processes[action.component][rank]
+                for rank in action.ranks
+                if rank in processes[action.component]
+            }
+            events = [
+                Event(
+                    action=verb(action),
+                    component=action.component,
+                    rank=rank,
+                    node=loss.worker.node,
+                    cause="node lost",
+                    detail=f"{loss.worker.seat}; pid {loss.worker.process.pid} was on a node that is gone; {outlook(action)}",
+                )
+                for rank, loss in losses.items()
+                if loss.worker is not None
+            ]
+            self._recovery.tell(events)
+            self._note({loss.worker.process: loss for loss in losses.values() if loss.worker}, [action])
+        self._recovery.carry_out(actions)

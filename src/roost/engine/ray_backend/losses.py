@@ -1,0 +1,61 @@
+"""Losses of workers: of those on a lost node, and why each worker was lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+
+from roost.engine.backend import GroupOrder
+from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.ray_backend.ray_workers import RayWorkers
+
+CAUSE_WITHIN = 1.0  # seconds in which Ray says whether it killed a process for want of memory
+
+
+def causes_of(losses: Sequence[Loss], groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> list[str]:
+    """Why each process was lost. Ray is asked, all at once, about those that may have been short of memory."""
+    asked: dict[int, Any] = {}
+    for index, loss in enumerate(losses):
+        killed = loss.kind == "ended" and (loss.status is None or loss.status & 0x7F == 9)
+        if killed and not loss.out_of_memory:
+            assert loss.worker is not None
+            handle = groups[loss.worker.group][1].handles.get(loss.worker.rank)
+            if handle is not None:
+                asked[index] = handle._roost_seconds.remote("")
+    if asked:
+        ray.wait(list(asked.values()), num_returns=len(asked), timeout=CAUSE_WITHIN)
+    return [
+        "hang"
+        if loss.kind == "hung"
+        else "out of memory"
+        if loss.out_of_memory or (index in asked and _was_short_of_memory(asked[index]))
+        else "crash"
+        for index, loss in enumerate(losses)
+    ]
+
+
+def loss_of(order: GroupOrder, workers: RayWorkers, rank: int) -> Loss:
+    report = workers.reports[rank]
+    worker = WatchedWorker(
+        process=report.process,
+        group=order.name,
+        rank=rank,
+        generation=workers.generations[rank],
+        node=workers.placements[rank].cluster_node_rank,
+        seat=workers.seats[rank],
+        logs=report.logs,
+    )
+    return Loss(kind="node", worker=worker, seen=time.time())
+
+
+def _was_short_of_memory(reference: Any) -> bool:
+    try:
+        ray.get(reference, timeout=0)
+    except ray.exceptions.OutOfMemoryError:
+        return True
+    except ray.exceptions.RayError as error:
+        return "running low on memory" in str(error)
+    return False

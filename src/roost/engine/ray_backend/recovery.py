@@ -1,0 +1,237 @@
+"""Carries out what the supervisor decides: restarts, and moves to spare nodes. Restarts run in threads of their own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+import ray
+
+from roost.engine.backend import GroupOrder
+from roost.engine.connection.cluster_watch import cluster_is_gone
+from roost.engine.connection.discovery import LiveNode
+from roost.engine.events import Event
+from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.ray_backend.ray_workers import RayWorkers
+from roost.engine.supervision.supervisor import Action, GiveUp, Keep, Restart, Supervisor
+from roost.engine.workers.remote_errors import first_line
+from roost.engine.workers.worker import START_WITHIN
+from roost.errors import JobEnded, RoostError
+from roost.planning.plan import Plan
+from roost.planning.relocation import Relocation, relocate
+
+log = logging.getLogger("roost")
+
+
+@dataclass(slots=True)
+class Launched:
+    """A plan that runs, and the names its components run under."""
+
+    plan: Plan
+    names: dict[str, str]  # of groups, by component
+
+
+class WatchedJob(Protocol):
+    """What the watch needs of its job."""
+
+    live: list[LiveNode]
+
+    def record(self, events: Sequence[Event]) -> None: ...
+
+    def relocated(self, before: Plan, plan: Plan, orders: Mapping[str, GroupOrder]) -> None:
+        """Reserve what moved processes need, and let everyone know the new plan."""
+
+    def restarted(self, name: str) -> None:
+        """Let the job's other processes find the new processes of a group."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """What is known of the groups that are watched. `news` guards it, and tells of every change."""
+
+    groups: Mapping[str, tuple[GroupOrder, RayWorkers]]
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    news: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
+    launched: dict[str, Launched] = field(default_factory=dict)  # by group
+    lost: set[int] = field(default_factory=set)  # nodes
+    closed: bool = False
+
+    def stopped(self, name: str, ranks: Sequence[int]) -> None:
+        with self.news:
+            self.supervisor.stopped(name, ranks)
+            self.news.notify_all()
+
+
+class Recovery:
+    def __init__(self, job: WatchedJob, watched: Watched, follow: Callable[[int], None]) -> None:
+        self._job, self._watched, self._follow = job, watched, follow
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """Those of restarts and moves that are under way."""
+        return [one for one in self._threads if one.is_alive()]
+
+    def _start_thread(self, step: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=self.guarded, args=(step,), name=name, daemon=True)
+        self._threads = [*self.threads, thread]
+        thread.start()
+
+    def guarded(self, step: Callable[[], None]) -> None:
+        """Failures that cannot be dealt with must not end the watch."""
+        try:
+            step()
+        except Exception as error:
+            if not self._watched.closed and ray.is_initialized() and not cluster_is_gone():
+                log.warning("roost could not follow up on a failure: %s", first_line(error))
+
+    def carry_out(self, actions: Sequence[Action], loss: Loss | None = None) -> None:
+        moving = [action for action in actions if isinstance(action, Restart) and action.move]
+        for action in actions:
+            if isinstance(action, Restart) and not action.move:
+                ended = loss is None or (loss.kind == "ended" and loss.status is not None)
+                hung = None if loss is None or ended else loss.worker
+                self._begin(action, hung)
+        if moving:
+            self._move(moving)
+
+    def _begin(self, restart: Restart, hung: WatchedWorker | None = None) -> None:
+        self._start_thread(partial(self._restart, restart, hung), f"roost-restart-{restart.component}")
+
+    def _restart(self, restart: Restart, hung: WatchedWorker | None) -> None:
+        name, began = restart.component, time.monotonic()
+        known = self._watched.groups.get(name)
+        if known is None:
+            return
+        workers = known[1]
+        if hung is not None:  # Ray asks a process to end before it kills it, and this one does not answer
+            self._job.live[hung.node].agent.kill.remote([hung.process])
+        try:
+            workers.restart(restart.ranks, START_WITHIN)
+            self._job.restarted(name)
+        except (RoostError, ray.exceptions.RayError) as error:
+            if self._watched.closed or not workers.running:
+                return
+            if isinstance(error, JobEnded):
+                self._watched.stopped(name, restart.ranks)
+                return
+            with self._watched.news:
+                actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic())
+                self._watched.news.notify_all()
+            reason = error.findings[0].why if isinstance(error, RoostError) else first_line(error)
+            self.tell(
+                [
+                    self._event(
+                        name, action.ranks, verb(action), "failed start", f"{reason}; {outlook(action)}"
+                    )
+                    for action in actions
+                ]
+            )
+            self.carry_out(actions)
+            return
+        took = time.monotonic() - began
+        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s"
+        self.tell([self._event(name, restart.ranks, "restarted", restart.cause, detail)])
+
+    def _event(self, name: str, ranks: Sequence[int], action: str, cause: str, detail: str) -> Event:
+        place = (
+            self._watched.groups[name][1].placements[ranks[0]]
+            if ranks and name in self._watched.groups
+            else None
+        )
+        alone = len(ranks) == 1
+        return Event(
+            action=action,
+            component=name,
+            rank=ranks[0] if alone else None,
+            node=place.cluster_node_rank if place is not None and alone else None,
+            cause=cause,
+            detail=detail if alone else f"ranks {', '.join(map(str, ranks))}: {detail}",
+        )
+
+    def _move(self, restarts: Sequence[Restart]) -> None:
+        """Move the ranks of lost nodes, together for all components of one plan."""
+        by_launch: dict[int, list[Restart]] = {}
+        for restart in restarts:
+            by_launch.setdefault(id(self._watched.launched[restart.component]), []).append(restart)
+        for together in by_launch.values():
+            launched = self._watched.launched[together[0].component]
+            component_of = {name: component for component, name in launched.names.items()}
+            wanted = {component_of[one.component]: one for one in together}
+            spare = {
+                component: self._watched.groups[one.component][0].policy.spare_nodes
+                for component, one in wanted.items()
+            }
+            found = relocate(launched.plan, self._watched.lost, spare)
+            for component in found.stranded:
+                self._strand(wanted[component])
+            going = {component: one for component, one in wanted.items() if component not in found.stranded}
+            if going:
+                self._moved(launched, found, going)
+
+    def _moved(self, launched: Launched, found: Relocation, going: Mapping[str, Restart]) -> None:
+        before, launched.plan = launched.plan, found.plan
+        orders = {}
+        for component, restart in going.items():
+            order, workers = self._watched.groups[restart.component]
+            orders[restart.component] = replace(order, component=found.plan.components[component])
+            workers.move(orders[restart.component], found.plan.inventory)
+        moves = ", ".join(map(str, found.moves))
+        self.tell(
+            [Event(action="moved", cause="node lost", detail=f"{moves}; new plan {found.plan.short_digest}")]
+        )
+
+        def carry_out() -> None:
+            try:
+                self._job.relocated(before, found.plan, orders)
+            except RoostError as error:
+                for restart in going.values():
+                    self._strand(restart, error.findings[0].what)
+                return
+            for place in {move.target for move in found.moves}:
+                self._follow(place)
+            for restart in going.values():
+                self._begin(restart)
+
+        self._start_thread(carry_out, "roost-move")
+
+    def _strand(self, restart: Restart, why: str = "no spare node of its shape is free") -> None:
+        with self._watched.news:
+            actions = self._watched.supervisor.cannot_move(restart.component, restart.ranks, why)
+            self._watched.news.notify_all()
+        self.tell(
+            [
+                self._event(action.component, action.ranks, verb(action), action.cause, outlook(action))
+                for action in actions
+            ]
+        )
+
+    def tell(self, events: Sequence[Event]) -> None:
+        for event in events:
+            log.warning("roost: %s", event)
+        if events:
+            self._job.record(events)
+
+
+def verb(action: Action) -> str:
+    return {Keep: "reported", Restart: "restarting", GiveUp: "given up"}[type(action)]
+
+
+def outlook(action: Action) -> str:
+    """What is done, for messages."""
+    if isinstance(action, Restart):
+        what = "it is moved to a spare node" if action.move else "it is restarted"
+        return f"{what} (restart {action.number} of {action.limit}): wait_recovered(), then call again"
+    ranks = ", ".join(map(str, action.ranks))
+    if isinstance(action, GiveUp) and action.cause == "node lost":
+        return action.why
+    if isinstance(action, GiveUp):
+        return f"{action.why}; restart_ranks({ranks}) starts it again"
+    if action.cause == "node lost":
+        return "nothing can be started there"
+    return f"restart_ranks({ranks}) starts it again"

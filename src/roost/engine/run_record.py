@@ -1,0 +1,87 @@
+"""What happened in a run so far, as a value: its plan, its events, and the calls of every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from roost.engine.events import Event
+from roost.engine.workers.call_log import Call
+from roost.planning.plan import Plan
+
+Span = tuple[float, float]  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """One process, and its calls. A rank that was restarted has several."""
+
+    component: str
+    rank: int
+    generation: int
+    node: int | None
+    devices: tuple[int, ...]  # the accelerators it holds
+    calls: tuple[Call, ...]
+    alive: bool = True
+
+    def span(self, call: Call, until: float) -> Span:
+        """When a call ran. How long one ran in which the process died is not known: it counts as nothing."""
+        return call.start, call.end or (until if self.alive else call.start)
+
+    def busy(self, until: float) -> list[Span]:
+        """When it worked: its calls, without the waits in them."""
+        spans = [(call.is_wait, self.span(call, until)) for call in self.calls]
+        work = merged(span for is_wait, span in spans if not is_wait)
+        return without(work, merged(span for is_wait, span in spans if is_wait))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    job: str
+    plan: Plan
+    processes: tuple[ProcessRecord, ...]
+    events: tuple[Event, ...]
+    until: float  # when the record was made
+
+    @property
+    def began(self) -> float:
+        """When the first call started."""
+        return min((call.start for one in self.processes for call in one.calls), default=self.until)
+
+    def busy_seconds(self, component: str, since: float = 0.0) -> float:
+        """How long the busiest rank of a component worked."""
+        ranks: dict[int, float] = {}
+        for one in self.processes:
+            if one.component == component:
+                worked = sum(end - max(start, since) for start, end in one.busy(self.until) if end > since)
+                ranks[one.rank] = ranks.get(one.rank, 0.0) + worked
+        return max(ranks.values(), default=0.0)
+
+
+def merged(spans: Iterable[Span], gap: float = 0.0) -> list[Span]:
+    """The spans in order; those that overlap, or lie closer than the gap, become one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1] + gap:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
+    """What is left of the spans. Both are merged."""
+    left: list[Span] = []
+    holes, place = list(holes), 0
+    for start, end in spans:
+        while place < len(holes) and holes[place][1] <= start:
+            place += 1
+        at = place
+        while at < len(holes) and holes[at][0] < end:
+            if holes[at][0] > start:
+                left.append((start, holes[at][0]))
+            start = max(start, holes[at][1])
+            at += 1
+        if start < end:
+            left.append((start, end))
+    return left

@@ -1,0 +1,1 @@
+"""Supervision: a pure state machine that decides what is done when processes fail."""

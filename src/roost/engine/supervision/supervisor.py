@@ -1,0 +1,189 @@
+"""Decides what is done when processes fail. Pure: failures and a clock go in, actions come out.
+
+Each rank is up, down, or ending: being restarted or ended on purpose. A failure of a rank that is not up, or of an
+earlier generation, is old news and leads to nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from roost.config.supervise import RestartPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One incident: some ranks of a component failed for the same cause, each in a generation."""
+
+    component: str
+    cause: str  # one of `roost.config.supervise.CAUSES`
+    generations: Mapping[int, int]  # by rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Only tell: the policy is `fail`, or the component sits on robots."""
+
+    component: str
+    ranks: tuple[int, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Start these ranks anew, where they were, or elsewhere where they are to `move`."""
+
+    component: str
+    ranks: tuple[int, ...]
+    cause: str
+    number: int  # of the restarts for this cause in this period, from 1
+    limit: int
+    move: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """Restart nothing of this component any more, and refuse calls to it."""
+
+    component: str
+    ranks: tuple[int, ...]
+    cause: str
+    why: str
+
+
+Action = Keep | Restart | GiveUp
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervised:
+    """What is known of one component."""
+
+    policy: RestartPolicy
+    on_robots: bool
+    generations: dict[int, int]  # by rank
+    down: set[int] = field(default_factory=set)
+    ending: set[int] = field(default_factory=set)
+    given_up: str = ""  # why
+    spent: dict[str, deque[float]] = field(default_factory=dict)  # when restarts were made, by cause
+
+
+class Supervisor:
+    """The components of a job. Every method takes the time, in seconds of any steady clock."""
+
+    def __init__(self) -> None:
+        self._components: dict[str, Supervised] = {}
+
+    def cover(self, component: str, world_size: int, policy: RestartPolicy, on_robots: bool = False) -> None:
+        """Supervise a component whose ranks have all started, for the first time."""
+        generations = dict.fromkeys(range(world_size), 0)
+        self._components[component] = Supervised(policy=policy, on_robots=on_robots, generations=generations)
+
+    def drop(self, component: str) -> None:
+        """The component was shut down."""
+        self._components.pop(component, None)
+
+    def given_up(self, component: str) -> str:
+        """Why a component was given up; empty while it is not."""
+        found = self._components.get(component)
+        return found.given_up if found else ""
+
+    def settled(self, component: str) -> bool:
+        """Whether every rank is up, or nothing will be done about those that are not."""
+        found = self._components.get(component)
+        return found is None or not found.ending
+
+    def ending(self, component: str, ranks: Iterable[int]) -> None:
+        """These ranks are about to be ended on purpose, as by `end_ranks`."""
+        if found := self._components.get(component):
+            found.ending.update(ranks)
+
+    def stopped(self, component: str, ranks: Iterable[int]) -> None:
+        """These ranks were ended on purpose, and nothing is to be done about it."""
+        if found := self._components.get(component):
+            found.ending.difference_update(ranks)
+            found.down.update(ranks)
+
+    def started(self, component: str, generations: Mapping[int, int]) -> None:
+        """These ranks run again."""
+        if (found := self._components.get(component)) is None:
+            return
+        found.generations.update(generations)
+        found.ending.difference_update(generations)
+        found.down.difference_update(generations)
+        if not found.down and not found.ending:
+            found.given_up = ""  # by hand: nothing restarts what was given up
+
+    def not_started(self, component: str, ranks: Iterable[int], now: float) -> list[Action]:
+        """A restart failed. None of these ranks runs."""
+        found = self._components.get(component)
+        if found is None:
+            return []
+        failed = tuple(sorted(set(ranks) & found.ending))
+        found.ending.difference_update(failed)
+        found.down.update(failed)
+        return self._decide(component, found, failed, "failed start", now) if failed else []
+
+    def failed(self, failures: Iterable[Failure], now: float) -> list[Action]:
+        """Incidents that were found at the same time."""
+        actions: list[Action] = []
+        for failure in failures:
+            found = self._components.get(failure.component)
+            if found is None:
+                continue
+            fresh = tuple(
+                sorted(
+                    rank
+                    for rank, generation in failure.generations.items()
+                    if found.generations.get(rank) == generation
+                    and rank not in found.down
+                    and rank not in found.ending
+                )
+            )
+            if fresh:
+                found.down.update(fresh)
+                actions += self._decide(failure.component, found, fresh, failure.cause, now)
+        return actions
+
+    def _decide(
+        self, component: str, found: Supervised, ranks: tuple[int, ...], cause: str, now: float
+    ) -> list[Action]:
+        policy = found.policy
+        if found.given_up or policy.policy == "fail" or found.on_robots:
+            return [Keep(component=component, ranks=ranks, cause=cause)]
+        move = cause == "node lost"
+        if move and policy.policy != "relocate":
+            return self._give_up(
+                component, found, ranks, cause, "its node is gone, and its policy moves nothing"
+            )
+        limit, spent = policy.restarts.of(cause), found.spent.setdefault(cause, deque())
+        while spent and now - spent[0] >= policy.within:
+            spent.popleft()
+        if len(spent) >= limit:
+            why = f"{len(spent)} restarts for this cause within {policy.within:g} s, of {limit} allowed"
+            return self._give_up(component, found, ranks, cause, why)
+        spent.append(now)
+        chosen = tuple(found.generations) if policy.policy == "one_for_all" else ranks
+        found.down.difference_update(chosen)
+        found.ending.update(chosen)
+        restart = Restart(
+            component=component, ranks=chosen, cause=cause, number=len(spent), limit=limit, move=move
+        )
+        return [restart]
+
+    def cannot_move(self, component: str, ranks: Iterable[int], why: str) -> list[Action]:
+        """No spare node can take these ranks."""
+        found = self._components.get(component)
+        if found is None:
+            return []
+        stuck = tuple(sorted(set(ranks) & found.ending))
+        found.ending.difference_update(stuck)
+        found.down.update(stuck)
+        return self._give_up(component, found, stuck, "node lost", why) if stuck else []
+
+    def _give_up(
+        self, component: str, found: Supervised, ranks: tuple[int, ...], cause: str, why: str
+    ) -> list[Action]:
+        found.given_up = f"{cause}: {why}"
+        return [GiveUp(component=component, ranks=ranks, cause=cause, why=why)]

@@ -1,0 +1,198 @@
+"""Finds the best arrangement of a problem, and proves a bound that none can be below.
+
+For each set of components the solver keeps the Pareto front of its subtrees: accelerators, seconds, seconds to
+the first item, memory, renewal of the weights. Sets are merged from small to large. A pass thins fronts that
+grow too large, which gives an arrangement and a bound. States that cannot lead to a better arrangement than the
+best one found are left out of the next pass, which can then afford finer fronts. A pass without thinning is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from roost.suggesting.arrangement import Arrangement, iteration_seconds
+from roost.suggesting.component_sets import ComponentSets, Ways, united
+from roost.suggesting.front_building import FrontBuilding, Known, OverBudget, Space
+from roost.suggesting.fronts import Ruled
+from roost.suggesting.problem import Problem
+from roost.suggesting.rest_of_iteration import RestOfIteration
+from roost.suggesting.state_rows import TIE, StateRows
+
+_CAPS = (30, 60, 110, 200, 360, 650, 1_200, 2_200, 4_000, 8_000, 16_000)  # states of a front, in each pass
+_MOST_PAIRS = 250_000_000  # candidates of all passes
+_SHAPES = 50  # that are looked at more closely after each pass
+_ROUGH = 60  # states of a front, when several arrangements are wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    tree: Arrangement | None  # None: nothing fits
+    seconds: float
+    bound: float
+    exact: bool
+    states: int  # of the largest front
+    pairs: int  # candidates that were evaluated
+
+
+def solve(
+    problem: Problem,
+    operations: Collection[str] = ("turns", "beside"),
+    *,
+    limit: float = np.inf,
+    most_pairs: int = _MOST_PAIRS,
+    check_memory: bool = True,
+) -> Solution:
+    """The best arrangement that uses only these operations and takes at most `limit` seconds."""
+    search = _Search(problem, operations, limit, most_pairs, check_memory)
+    found = Solution(tree=None, seconds=np.inf, bound=0.0, exact=False, states=0, pairs=0)
+    for cap in _CAPS:
+        try:
+            exact = search.run(cap)
+        except OverBudget:
+            break
+        seconds = search.known.limit
+        found = Solution(
+            tree=search.best,
+            seconds=seconds,
+            bound=seconds if exact else min(seconds, max(found.bound, search.bound)),
+            exact=exact,
+            states=search.known.largest,
+            pairs=most_pairs - search.known.pairs_left,
+        )
+        if exact or (search.best is None and search.bound == np.inf):
+            break
+    return found
+
+
+def near_best(problem: Problem, limit: float, most: int, most_pairs: int) -> list[Arrangement]:
+    """Some arrangements of different shapes that take at most `limit` seconds, fastest first."""
+    search = _Search(problem, ("turns", "beside"), limit, most_pairs, True)
+    found: dict[str, Arrangement] = {}
+    search.known.limit = limit
+    try:
+        shapes = search.shapes(search.built(search.all_ways, _ROUGH), 2 * most)
+        for shape in shapes:
+            search.known.limit, search.best = limit, None
+            search.improve(search.built(shape, 5 * _ROUGH))
+            if search.best is not None:
+                found.setdefault(repr(_flat(search.best)), search.best)
+    except OverBudget:
+        pass
+    return sorted(found.values(), key=lambda tree: iteration_seconds(tree, problem))[:most]
+
+
+class _Search:
+    def __init__(
+        self,
+        problem: Problem,
+        operations: Collection[str],
+        limit: float,
+        most_pairs: int,
+        check_memory: bool,
+    ) -> None:
+        sets = ComponentSets(problem.profile)
+        self.space = Space(
+            problem=problem,
+            sets=sets,
+            rows=StateRows(problem, check_memory),
+            rest_of_iteration=RestOfIteration(problem, sets),
+            turns="turns" in operations,
+            beside="beside" in operations,
+        )
+        self.known = Known(limit=limit, pairs_left=1 << 40)
+        self.all_ways = sets.ways(operations)
+        self.best: Arrangement | None = None
+        self.bound = 0.0
+        if self.space.turns:  # all in turns, each component as fast as it can be, is a first limit
+            self.improve(FrontBuilding(self.space, self.known, sets.one_after_the_other(), 1_000, True))
+        self.known.pairs_left = most_pairs
+
+    def built(self, ways: Ways, cap: int) -> FrontBuilding:
+        return FrontBuilding(self.space, self.known, ways, cap)
+
+    def run(self, cap: int) -> bool:
+        """Compute all fronts with at most about `cap` states each. True if none was thinned."""
+        T = self.space.rows.T
+        building = self.built(self.all_ways, cap)
+        self.improve(building)
+        self.bound = min((float(building.fronts[key].low[T].min()) for key in building.roots), default=np.inf)
+        if building.exact:
+            return True
+        self._rule_out(building)
+        # Better sizes for good shapes make the next pass cheaper.
+        shapes = self.shapes(building, _SHAPES)
+        if self.best is not None:
+            shapes.append(self.space.sets.ways_of(self.best))
+        if shapes:
+            self.improve(self.built(united(shapes), 2 * cap))
+        if self.best is not None:
+            self.improve(self.built(self.space.sets.ways_of(self.best), 6 * cap))
+        return False
+
+    def shapes(self, building: FrontBuilding, most: int) -> list[Ways]:
+        """The shapes of the best arrangements, and of those with the lowest bounds."""
+        found: list[Ways] = []
+        for tree in islice(building.good_trees(3), 8 * most):
+            shape = self.space.sets.ways_of(tree)
+            if shape not in found and len(found) < most:
+                found.append(shape)
+        return found
+
+    def improve(self, building: FrontBuilding) -> None:
+        """Take over the best arrangement of a pass."""
+        T = self.space.rows.T
+        for key in building.roots:
+            real = building.fronts[key].real
+            least = real[T].min()
+            if least <= self.known.limit * (1 + TIE) and least < np.inf:
+                close = np.flatnonzero(real[T] <= least * (1 + TIE))
+                state = close[real[:T, close].sum(axis=0).argmin()]
+                self.known.limit = min(self.known.limit, float(real[T, state]))
+                self.best = building.tree(key, int(state))
+
+    def _rule_out(self, building: FrontBuilding) -> None:
+        """Find the states that lead to nothing as good as the best arrangement."""
+        fronts = building.fronts
+        outcome = {key: np.full(front.low.shape[1], np.inf) for key, front in fronts.items()}
+        for key in building.roots:
+            outcome[key] = fronts[key].low[self.space.rows.T].copy()
+        rank = {"free": 0, "first": 1, "below": 2, "turns": 3}
+        for key in sorted(fronts, key=lambda key: (-key.members.bit_count(), rank[key.place])):
+            front = fronts[key]
+            for step in front.steps:
+                if step.operation == "leaf":
+                    continue
+                used = step.stands >= 0
+                values = outcome[key][step.stands[used]]
+                np.minimum.at(outcome[step.first], step.one[used], values)
+                if step.second is not None:
+                    np.minimum.at(outcome[step.second], step.two[used], values)
+            useless = front.low[:, outcome[key] > self.known.limit * (1 + 2 * TIE)]
+            if useless.shape[1] == front.low.shape[1]:
+                self.known.hopeless.add(key)
+            elif useless.shape[1]:
+                self.known.ruled.setdefault(key, []).append(Ruled(useless))
+
+
+def _flat(tree: Arrangement) -> object:
+    """What two arrangements have in common that differ only in how equal operations nest."""
+    data = tree.to_dict()
+
+    def sides(data: dict[str, object], kind: str) -> list[object]:
+        inner = data.get(kind)
+        return (
+            [one for side in inner for one in sides(side, kind)] if isinstance(inner, list) else [seen(data)]
+        )
+
+    def seen(data: dict[str, object]) -> object:
+        for kind in ("turns", "beside"):
+            if kind in data:
+                parts = sides(data, kind)
+                return kind, parts if kind == "turns" else sorted(map(repr, parts))
+        return tuple(data.values())
+
+    return seen(data)

@@ -1,0 +1,112 @@
+"""Assertions about a run and about this process. Each raises `AssertionError` that says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from roost.engine.processes import keeper
+from roost.engine.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What this process uses."""
+
+    threads: int
+    descriptors: int
+    children: int
+
+    @classmethod
+    def now(cls) -> Footprint:
+        return cls(
+            threads=threading.active_count(),
+            descriptors=len(os.listdir("/proc/self/fd")),  # noqa: PTH208
+            children=len(_children(os.getpid())),
+        )
+
+
+def assert_one_process_per_rank(run: Run, within: float = 30.0) -> None:
+    """Every rank has exactly one living process, and no process has two ranks."""
+
+    def problem() -> str:
+        status = list(run.status())
+        dead = [
+            f"{one.component}:{one.rank} is {one.state}"
+            for one in status
+            if one.state not in ("idle", "busy")
+        ]
+        if dead:
+            return ", ".join(dead)
+        pids = [one.pid for one in status]
+        if len(set(pids)) < len(pids):
+            return f"ranks share processes: {pids}"
+        nodes = {found.parent for pid in pids if pid and (found := keeper.status_of(pid)) is not None}
+        for one in status:
+            # A process has this title from its first call on.
+            others = [pid for pid in _titled(f"ray::{one.component}:{one.rank}", nodes) if pid != one.pid]
+            if others:
+                return f"{one.component}:{one.rank} is pid {one.pid}, and there are {others}"
+        return ""
+
+    _hold(problem, within)
+
+
+def assert_no_device_twice(run: Run) -> None:
+    """No accelerator belongs to two processes of one component, and none that is whole to two components."""
+    for device, uses in run.plan.occupancy.items():
+        total = sum(run.plan.charges.get(device, {}).values())
+        assert total <= 1.0001, f"{device} is charged {total:g} times, by {uses}"
+
+
+def assert_no_growth(before: Footprint, allowed: int = 0, within: float = 30.0) -> None:
+    """This process has no more threads, descriptors and children than before."""
+
+    def problem() -> str:
+        now = Footprint.now()
+        grown = [
+            f"{name} {getattr(before, name)} -> {getattr(now, name)}"
+            for name in ("threads", "descriptors", "children")
+            if getattr(now, name) > getattr(before, name) + allowed
+        ]
+        return ", ".join(grown)
+
+    _hold(problem, within)
+
+
+def assert_ended(pids: Iterable[int], within: float = 5.0) -> None:
+    """None of these processes runs any more."""
+    known = list(pids)
+
+    def problem() -> str:
+        left = [pid for pid in known if (found := keeper.status_of(pid)) is not None and not found.ended]
+        return f"still running: {left}" if left else ""
+
+    _hold(problem, within)
+
+
+def _titled(title: str, parents: set[int]) -> list[int]:
+    """The children of these processes that have a title, alone or with the method they run."""
+    found = []
+    for pid in sorted(child for parent in parents for child in _children(parent)):
+        shown = keeper.contents(f"/proc/{pid}/cmdline").split(b"\0")[0].decode(errors="replace")
+        status = keeper.status_of(pid)
+        if status is not None and not status.ended and (shown == title or shown.startswith(f"{title}.")):
+            found.append(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    if keeper.CHILDREN_LISTED:
+        return keeper.listed_children(pid)
+    return keeper.all_processes_by_parent().get(pid, [])
+
+
+def _hold(problem: Callable[[], str], within: float) -> None:
+    deadline = time.monotonic() + within
+    while said := problem():
+        assert time.monotonic() < deadline, f"after {within:g} s: {said}"
+        time.sleep(0.05)

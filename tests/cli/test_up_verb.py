@@ -1,0 +1,88 @@
+"""`roost up` as a user meets it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_a_script_is_printed_or_saved_and_readable_by_its_owner_only(cli: Any) -> None:
+    printed = cli("up", "slurm", "job.yaml", "--on", "2x8", "--time", "1:00:00")
+    assert printed.code == 0
+    assert "#SBATCH --time=1:00:00\n" in printed.out
+    assert "\n    roost launch job.yaml --timeout 300\n" in printed.out
+    saved = cli("up", "slurm", "job.yaml", "--on", "2x8", "--time", "1:00:00", "-o", "job.sbatch")
+    assert (saved.code, saved.out, saved.err) == (0, "", "saved to job.sbatch\n")
+    assert Path("job.sbatch").read_text() == printed.out
+    assert stat.S_IMODE(Path("job.sbatch").stat().st_mode) == 0o600
+    assert (
+        cli("up", "slurm", "job.yaml", "--on", "2x8", "--time", "1:00:00", "--json").data["text"]
+        == printed.out
+    )
+
+
+@pytest.mark.installed
+def test_a_saved_plan(cli: Any) -> None:
+    assert cli("plan", "job.yaml", "--on", "2x8", "-o", "plan.json").code == 0
+    done = cli("up", "hosts", "job.yaml", "--plan", "plan.json", "--head", "h0", "--json")
+    assert done.code == 0
+    assert [node["rank"] for node in done.data["nodes"]] == [0, 1]
+    assert done.data["run"].endswith("roost launch job.yaml --plan plan.json --timeout 300")
+    alone = cli("up", "kubernetes", "plan.json", "--run", "python train.py", "--image", "i", "--json")
+    assert alone.data["plan"] == done.data["plan"]
+    entrypoint = alone.data["manifest"]["spec"]["entrypoint"]
+    assert entrypoint == "roost up wait --nodes 2 --timeout 300 && python train.py"
+
+
+def test_a_job_that_does_not_say_how_many_nodes_waits_for_all_that_were_started(cli: Any) -> None:
+    Path("job.yaml").write_text("cluster: {component_placement: {actor: all}}\n")
+    done = cli("up", "slurm", "job.yaml", "--on", "3x8")
+    assert "roost up wait --nodes 3 --timeout 300 && roost launch job.yaml" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["slurm", "job.yaml"], 2, "which nodes? Say it with --on 2x8"),
+        (["slurm", "job.yaml", "--plan", "p.json", "--on", "2x8"], 2, "--on has no meaning"),
+        (["slurm", "plan.json"], 2, "a saved plan does not say what to run"),
+        (["slurm", "job.yaml", "--on", "2x8", "--submit"], 2, "say which with -o"),
+        (["slurm", "job.yaml", "--on", "2x8", "--setup", "a\nb"], 2, "is not one line"),
+        (["slurm", "job.yaml", "--on", "2x8", "-o", "job.yaml"], 2, "would be replaced"),
+        (["slurm", "job.yaml", "--on", "2x8", "--select", "A800"], 2, "write NAME=VALUE"),
+        (["slurm", "job.yaml", "--on", "2x8", "--select", "A800=x"], 1, "error[RI103]"),
+        (["slurm", "job.yaml", "--on", "1x8"], 3, "error[RI108]"),
+        (["slurm", "absent.yaml", "--on", "2x8"], 1, "absent.yaml: cannot be read"),
+        (["kubernetes", "job.yaml", "--on", "2x8"], 2, "Missing option '--image'"),
+        (["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--select", "a=b"], 2, "NAME=LABEL=VALUE"),
+        (["hosts", "job.yaml", "--on", "2x8"], 2, "which address has node 0?"),
+        (["wait"], 2, "Missing option '--nodes'"),
+        (["cloud"], 2, "No such command 'cloud'"),
+    ],
+)
+def test_what_is_refused(cli: Any, arguments: list[str], code: int, said: str) -> None:
+    done = cli("up", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+
+
+def test_submitting(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With sbatch what it prints is printed; without it, or when it refuses, the exit code says so."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    monkeypatch.setenv("PATH", str(bin_folder))
+    words = ("up", "slurm", "job.yaml", "--on", "2x8", "-o", "job.sbatch", "--submit")
+    done = cli(*words)
+    assert done.code == 4
+    assert "sbatch is not on this machine: run `sbatch job.sbatch` where it is" in done.err
+    program = bin_folder / "sbatch"
+    program.write_text('#!/bin/sh\necho "Submitted $1"\n')
+    program.chmod(0o755)
+    assert cli(*words).out == "Submitted job.sbatch\n"
+    program.write_text("#!/bin/sh\necho 'no such partition' >&2\nexit 1\n")
+    done = cli(*words)
+    assert done.code == 5
+    assert "sbatch refused it: no such partition" in done.err

@@ -1,0 +1,33 @@
+"""A job that waits in a call, or launches, when its cluster goes away.
+
+It ends with the exit code 42, or, where it does not catch the error, as Python ends it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from frail import Frail
+from saying import say
+
+import roost
+
+
+def main(job: str, accelerator: str, what: str) -> None:
+    cluster = roost.Cluster(num_nodes=1, job=job, timeout=60)
+    strategy = roost.FlexiblePlacementStrategy([[int(accelerator)]])
+    group = Frail.create_group().launch(cluster, strategy, name="frail")
+    say({"pids": group.pid().wait(timeout=60)})
+    try:
+        while what == "launches":
+            Frail.create_group().launch(cluster, strategy, name="again").shutdown()
+        group.blocks().wait()
+    except roost.ClusterError as error:
+        if what == "catches nothing":
+            raise
+        say({"codes": error.codes, "text": str(error)})
+        cluster.shutdown()
+        sys.exit(42)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,52 @@
+"""The folder of a job: only its owner reads it, and nothing is written elsewhere."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from roost.engine.events import Event
+from roost.engine.job.job_folder import JobHistory, job_folder
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROOST_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def test_events_are_lines_of_json_that_only_the_owner_reads(state: Path) -> None:
+    history, event = JobHistory("job-1"), Event(action="launched", component="actor", detail="4 processes")
+    history.write(event)
+    history.write(event)
+    file = state / "jobs" / "job-1" / "events.jsonl"
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [event.to_dict()] * 2
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_links_lead_nowhere(state: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (state / "jobs").mkdir(parents=True)
+    (state / "jobs" / "linked").symlink_to(elsewhere)
+    JobHistory("linked").write(Event(action="launched"))
+    assert not list(elsewhere.iterdir())
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (state / "jobs" / "plain").mkdir()
+    (state / "jobs" / "plain" / "events.jsonl").symlink_to(victim)
+    JobHistory("plain").write(Event(action="launched"))
+    assert victim.read_text() == "kept"
+
+
+def test_a_folder_that_cannot_be_written_is_no_failure(state: Path) -> None:
+    state.write_text("a file")
+    JobHistory("job-1").write(Event(action="launched"))
+
+
+def test_the_folder_is_below_the_state(state: Path) -> None:
+    assert Path(job_folder("a.b-c")) == state / "jobs" / "a.b-c"

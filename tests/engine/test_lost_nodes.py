@@ -1,0 +1,63 @@
+"""Nodes that go: their ranks are named, and moved where the policy says so. Each test has a Ray of its own."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from frail import Frail
+from running import eventually, new_job
+
+import roost
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+JOB: dict[str, Any] = {
+    "cluster": {"component_placement": {"moves": "0-3", "stays": "2"}},
+    "supervise": {
+        "moves": {"policy": "relocate", "spare_nodes": 2},
+        "stays": {"policy": "one_for_one"},
+    },
+}
+
+
+@pytest.fixture
+def cluster() -> Iterator[roost.Cluster]:
+    with (
+        roost.embedded("3x2") as address,
+        roost.Cluster(num_nodes=3, address=address, job=new_job("lost")) as made,
+    ):
+        yield made
+
+
+def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
+    plan = roost.plan(JOB, cluster)
+    run = cluster.launch(plan, {"moves": Frail, "stays": Frail})
+    group = run["moves"]
+    before = group.pid().wait(timeout=60)
+    psutil.Process(group.raylet().wait(timeout=60)[2]).send_signal(signal.SIGKILL)
+    eventually(lambda: any(event.action == "moved" for event in run.events), 60, "the ranks are moved")
+    lost = [event for event in run.events if event.cause == "node lost" and event.rank is not None]
+    assert {(event.component, event.rank, event.node) for event in lost} >= {
+        ("moves", 2, 1),
+        ("moves", 3, 1),
+        ("stays", 0, 1),
+    }
+    group.wait_recovered(120)
+    assert group.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 1, [1]), (3, 1, [1])]
+    assert group.pid().wait(timeout=60)[:2] == before[:2]
+    environments = group.environment().wait(timeout=60)
+    assert [one["CLUSTER_NODE_RANK"] for one in environments] == ["0", "0", "2", "2"]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in environments] == ["0", "1", "0", "1"]
+    (moved,) = [event for event in run.events if event.action == "moved"]
+    assert "moves rank 2: node 1 -> node 2, moves rank 3: node 1 -> node 2" in moved.detail
+    assert run.plan.short_digest in moved.detail
+    assert [place.cluster_node_rank for place in run.plan.components["moves"].members] == [0, 0, 2, 2]
+    assert [place.cluster_node_rank for place in group.placements] == [0, 0, 2, 2]
+    assert [one.node for one in run.status().of("moves")] == [0, 0, 2, 2]
+    with pytest.raises(roost.WorkerDied, match="its node is gone, and its policy moves nothing"):
+        run["stays"].pid()
+    assert not [event for event in run.events if event.component == "stays" and event.action == "restarted"]
