@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
+
+from saying import say
 
 import roost
 
 job, channel = sys.argv[1:]
 cluster = roost.Cluster(job=job)
-print("@" + json.dumps(roost.Channel(channel).get(timeout=60)), flush=True)
+say(roost.Channel(channel).get(timeout=60))
