@@ -17,6 +17,8 @@ pytest_plugins = ["live"]
 # Jobs write their history there, and not into the home of whoever runs the tests.
 _state = tempfile.TemporaryDirectory(prefix="roost-state-", ignore_cleanup_errors=True)
 os.environ.setdefault("ROOST_STATE", _state.name)
+# Jobs of the tests lease their ports there, so that tests that count free ports have the others for themselves.
+os.environ.setdefault("ROOST_PORT_RANGE", "20000-32767")
 # The tests run side by side, and the threads of a linear-algebra library would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A shell lets its background jobs ignore Ctrl-C, and the programs that tests start would inherit that.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +44,14 @@ class Producer(roost.Worker):
 
 
 class Consumer(roost.Worker):
-    def consume(self, channel: str, notes: str) -> int:
-        """Note each item that it was handed: its number, and how often it had been handed out before."""
+    def consume(self, channel: str, notes: str, keeps: int | None = None) -> int:
+        """Note each item that it was handed: its number, and how often it had been handed out before.
+
+        The item with the number `keeps`, counted from 1, is not acknowledged: the consumer waits to be killed.
+        """
         taken = roost.Channel(channel)
         with (Path(notes) / f"{self.rank}").open("w") as file:
-            while True:
+            for count in itertools.count(1):
                 try:
                     batch = taken.get_batch(count=1)
                 except roost.ChannelClosed:
@@ -54,6 +59,9 @@ class Consumer(roost.Worker):
                 ((number, data),) = batch
                 assert data == number.to_bytes(4, "big") * (len(data) // 4)
                 print(number, batch.facts[0].redelivered, file=file, flush=True)
+                if count == keeps:
+                    threading.Event().wait(600)
+        raise AssertionError("it was not killed")
 
     def pid(self) -> int:
         return os.getpid()
