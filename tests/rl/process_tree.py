@@ -8,27 +8,16 @@ import os
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
+from running import eventually
 
 from roost.engine.processes import keeper
 
 PROGRAMS = Path(__file__).parent / "programs"
-
-
-def eventually(check: Callable[[], Any], within: float, what: str) -> Any:
-    """The first true answer; fails when there is none in time."""
-    deadline = time.monotonic() + within
-    while not (answer := check()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {within:g} s: {what}")
-        time.sleep(0.02)
-    return answer
 
 
 def those_with(word: str) -> Iterator[psutil.Process]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-from process_tree import PROGRAMS, Engine, eventually, keepers_of, started, those_with
+from process_tree import PROGRAMS, Engine, keepers_of, started, those_with
+from running import eventually
 
 import roost
 from roost.engine.processes import confinement, keeper

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from process_tree import PROGRAMS, eventually
+from process_tree import PROGRAMS
+from running import eventually
 
 from roost.errors import LaunchError
 from roost.rl.server_process import ServerFailed, ServerProcess
