@@ -24,7 +24,8 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# With the linters.
+test: $(READY)
 	$(BIN)/python tests/everything.py
 
 # A few that start several Rays of their own, one after the other. Those of Slurm need slurm-wlm, munge and root.

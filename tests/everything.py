@@ -1,4 +1,7 @@
-"""Runs the tests in three processes side by side. They often wait for Ray, so two cores are enough.
+"""Runs the linters, and all tests in four processes, side by side.
+
+Three of them often wait for Ray. The fourth, with what needs no Ray, has a low priority and fills the pauses, so two
+cores are enough.
 
 python tests/everything.py [pytest options]
 """
@@ -22,28 +25,34 @@ OWN_RAYS = {
     "rl/test_rollout_hosts.py",
     "test_docs.py",
 }
-# So that all three end at about the same time: tests of the engine that run with the rest, and tests without Ray
-# that run with those of own Rays.
-MOVED = {"engine/test_pools.py"}
-WITHOUT_RAY = ("config/", "views/", "test_hostile.py", "test_properties.py", "test_golden.py")
+# With the tests of the roles and of the command line, so that each process has about as much to do.
+MOVED = {"engine/test_pools.py", "engine/test_reservation.py"}
+NOT_HERE = "not torch and not router and not slow and not soak"
+WITHOUT_RAY = f"not ray and not netns and {NOT_HERE}"
+WITH_RAY = f"(ray or netns) and {NOT_HERE}"
 
 
 def share_of(name: str) -> str:
-    """The process that runs a file."""
-    if name in OWN_RAYS or name.startswith(WITHOUT_RAY):
+    """The process that runs the tests of a file that need Ray."""
+    if name in OWN_RAYS:
         return "rays"
-    return "engine" if name.startswith(("engine/", "suggesting/")) and name not in MOVED else "rest"
+    return "engine" if name.startswith("engine/") and name not in MOVED else "rest"
 
 
-def shares() -> dict[str, list[str]]:
-    """The files of each process."""
-    files = {path.relative_to(TESTS).as_posix(): path for path in sorted(TESTS.rglob("test_*.py"))}
+def commands(options: list[str]) -> dict[str, list[str]]:
+    """The command of each process."""
+    files = {path.relative_to(TESTS).as_posix(): str(path) for path in sorted(TESTS.rglob("test_*.py"))}
     if unknown := (OWN_RAYS | MOVED) - files.keys():
         sys.exit(f"{__file__} names files that do not exist: {', '.join(sorted(unknown))}")
-    found: dict[str, list[str]] = {"engine": [], "rays": [], "rest": []}
+    shares: dict[str, list[str]] = {"engine": [], "rays": [], "rest": []}
     for name, path in files.items():
-        found[share_of(name)].append(str(path))
-    return found
+        shares[share_of(name)].append(path)
+    pytest = [sys.executable, "-m", "pytest", *options, "-m"]
+    return {
+        **{name: [*pytest, WITH_RAY, *paths] for name, paths in shares.items()},
+        "no ray": ["nice", "-n", "10", *pytest, WITHOUT_RAY],
+        "lint": ["nice", "-n", "10", "make", "lint"],
+    }
 
 
 def passed_on(name: str, process: subprocess.Popen[str]) -> None:
@@ -56,21 +65,14 @@ def passed_on(name: str, process: subprocess.Popen[str]) -> None:
 def main(options: list[str]) -> int:
     running = {
         name: subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-m",
-                "not torch and not router and not slow and not soak",
-                *files,
-                *options,
-            ],
+            command,
+            cwd=TESTS.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for name, files in shares().items()
+        for name, command in commands(options).items()
     }
     readers = [threading.Thread(target=passed_on, args=share) for share in running.items()]
     for reader in readers:

@@ -34,6 +34,7 @@ def outside(job: str) -> str:
         del os.environ["ROOST_JOB"]
 
 
+LEASES = 150  # of each worker; every tenth has four ports
 PAIR = roost.NodePlacementStrategy([0, 0])
 
 
@@ -46,15 +47,15 @@ def test_no_two_leases_overlap_and_none_is_lost(
     """Pitfall: two engines, or two runs on one host, get the same port."""
     jobs = [cluster, clusters(num_nodes=1)]
     groups = [Lessee.create_group().launch(job, PAIR, name="lessees") for job in jobs]
-    running = [group.lease_many(400) for group in groups]
+    running = [group.lease_many(LEASES) for group in groups]
     leased = [result.wait(timeout=240) for result in running]
     for of_job in leased:
         for of_worker in of_job:
-            assert [len(ports) for ports in of_worker] == [4 if n % 10 == 9 else 1 for n in range(400)]
+            assert [len(ports) for ports in of_worker] == [4 if n % 10 == 9 else 1 for n in range(LEASES)]
             assert all(ports == list(range(ports[0], ports[0] + len(ports))) for ports in of_worker)
     by_job = [[port for of_worker in of_job for ports in of_worker for port in ports] for of_job in leased]
     everything = by_job[0] + by_job[1]
-    assert len(everything) == len(set(everything)) == 2 * 2 * (360 + 40 * 4)
+    assert len(everything) == len(set(everything)) == 2 * 2 * (LEASES + LEASES // 10 * 3)
     assert not any(map(is_free, everything))
     groups[0].shutdown()  # its processes end, and so do their leases; those of the others stand
     eventually(lambda: all(map(is_free, by_job[0])), 30, "the leases of ended workers are free")

@@ -77,7 +77,9 @@ def test_the_picture_in_the_docs_is_what_is_drawn(same_as_before: Any) -> None:
     same_as_before(DOCS / "heterogeneous.svg", render_svg(heterogeneous()))
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [name for name in PLANS if name != "16384_nodes"]
+)  # it is drawn below, folded
 def test_every_accelerator_is_in_the_picture(name: str) -> None:
     plan = plan_of_picture(name)
     shown: set[tuple[int, int]] = set()
