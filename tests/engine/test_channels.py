@@ -74,6 +74,25 @@ def test_references_and_channels_are_values_too(cluster: roost.Cluster, users: r
     assert len(channel) == 1
 
 
+def test_an_item_that_cannot_be_loaded_is_not_lost(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
+    channel = roost.Channel("strange")
+    channel.put(OnlyHere())
+    with pytest.raises(roost.WorkerRaised, match=r"(?s)item of channel 'strange' cannot be loaded.*not here"):
+        users[0].use("strange", "get").wait(timeout=60)
+    assert type(channel.get(timeout=60)) is OnlyHere
+
+
+class OnlyHere:
+    def __reduce__(self) -> Any:
+        return _loaded_in, (os.getpid(),)
+
+
+def _loaded_in(pid: int) -> OnlyHere:
+    if os.getpid() != pid:
+        raise ImportError("not here")
+    return OnlyHere()
+
+
 def test_puts_wait_for_room(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
     channel = roost.Channel("narrow", capacity=2)
     putting = users[0].use("narrow", "put_many", range(5))
@@ -131,6 +150,11 @@ def test_an_attached_process_ends_in_order(cluster: roost.Cluster, run: Callable
 def test_coroutines(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
     async def main() -> None:
         channel = roost.Channel("coroutines", capacity=1)
+        first = asyncio.gather(*[channel.async_get(timeout=60) for _ in range(3)])  # one consumer, not three
+        await channel.async_put_many(range(3), timeout=60)
+        assert sorted(await first) == [0, 1, 2]
+        await channel.async_ack()
+        assert not (await channel.async_state()).taken
         got, _ = await asyncio.gather(
             channel.async_get_batch(count=3, timeout=60), channel.async_put_many([1, BIG, 3], timeout=60)
         )
@@ -347,6 +371,23 @@ def test_values_are_packed_one_by_one() -> None:
     assert again == {"a": [1, 2], "b": [1, 2]}
     assert again["a"] is again["b"]
     assert (unpack(second), unpack(function)(2)) == ({"a": [1, 2]}, 6)
+
+
+def test_a_coroutine_that_gives_up_loses_nothing_when_another_one_takes(inline: roost.Cluster) -> None:
+    """Its answer was on the way when the other one took, which acknowledges what the process has seen."""
+
+    async def main() -> list[Any]:
+        channel = roost.Channel("x")
+        given_up = asyncio.create_task(channel.async_get())
+        await asyncio.sleep(0)
+        await channel.async_put_many(["a", "b"])
+        assert await channel.async_get() == "b"
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        return [await channel.async_get(), (await channel.async_state()).acknowledged]
+
+    assert asyncio.run(main()) == ["a", 1]
 
 
 def test_inline_coroutines_wait_for_each_other(inline: roost.Cluster) -> None:

@@ -187,19 +187,27 @@ class ChannelTable:
         return self.tick(now)
 
     def take(
-        self, token: Token, consumer: Consumer, wanted: Wanted, now: float, deadline: float
+        self,
+        token: Token,
+        consumer: Consumer,
+        wanted: Wanted,
+        now: float,
+        deadline: float,
+        unseen: Collection[Token] = (),
     ) -> list[Decision]:
-        """Take items. This acknowledges all that the consumer took before."""
-        self._acknowledge(consumer)
+        """Take items. This acknowledges all that the consumer took before, but for answers it has not seen."""
+        self._acknowledge(consumer, unseen)
         taker = _Taker(token=token, consumer=consumer, wanted=wanted, deadline=deadline)
         self._takers.setdefault(wanted.key, deque()).append(taker)
         self._soonest = min(self._soonest, deadline)
         self._settle(list(self._takers) if self.closed else [wanted.key])
         return self.tick(now)
 
-    def acknowledge(self, consumer: Consumer, now: float) -> list[Decision]:
-        """The consumer has finished all that it took."""
-        self._acknowledge(consumer)
+    def acknowledge(
+        self, consumer: Consumer, now: float, unseen: Collection[Token] = ()
+    ) -> list[Decision]:
+        """The consumer has finished all that it took and has seen."""
+        self._acknowledge(consumer, unseen)
         self._settle(list(self._takers))  # takers of a closed channel wait for this
         return self.tick(now)
 
@@ -361,8 +369,12 @@ class ChannelTable:
             for one in taken
         )
 
-    def _acknowledge(self, consumer: Consumer) -> None:
-        self._acknowledged += len(self._taken.pop(consumer, ()))
+    def _acknowledge(self, consumer: Consumer, unseen: Collection[Token] = ()) -> None:
+        taken = self._taken.pop(consumer, ())
+        kept = [one for one in taken if one.token in unseen] if unseen else []
+        if kept:
+            self._taken[consumer] = kept
+        self._acknowledged += len(taken) - len(kept)
 
     def _give_back(self, items: Sequence[Item]) -> None:
         """Items return to where their numbers put them, even past the capacity."""

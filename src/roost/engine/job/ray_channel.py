@@ -127,9 +127,9 @@ class RayChannel:
             token, who = secrets.token_hex(8), describe_this_process()
             agent = agent_on(self.job, ray.get_runtime_context().get_node_id())
             if agent is not None:
-                yield self.ask("join_watched", token, who, this_process(), agent)
+                join: tuple[Any, ...] = ("join_watched", token, who, this_process(), agent)
             elif is_driver(self.job):  # the job ends with its driver, so no agent need watch the driver
-                yield self.ask("join", token, who)
+                join = ("join", token, who)
             else:
                 head_agent(self.job)  # raises if the job has ended
                 raise ClusterError(
@@ -138,7 +138,13 @@ class RayChannel:
                     why="no agent of the job would notice its end, and what it took would be lost",
                     remedy="take in a worker or in the driver",
                 )
-            _consumers[place] = (self._host, token)
+            # Noted before the answer: other threads and coroutines of this process are the same consumer.
+            if _consumers.setdefault(place, (self._host, token))[1] == token:
+                try:
+                    yield self.ask(*join)
+                except Exception:
+                    del _consumers[place]
+                    raise
         return _consumers[place][1]
 
     # -- values ----------------------------------------------------------------------------------------
@@ -176,7 +182,7 @@ class RayChannel:
         """The values of items. What was lost is dropped; the rest of the items goes back to the channel."""
         refs = [item.content for item in handed.items if isinstance(item.content, ray.ObjectRef)]
         if not refs:
-            return [unpack(item.content) for item in handed.items]
+            return self._loaded([item.content for item in handed.items])
         try:
             what = f"fetching {counted(len(refs), 'item')} of channel {self.name!r}"
             found = yield Asked(ref=refs, what=what, within=600.0)
@@ -190,10 +196,23 @@ class RayChannel:
                 remedy="the other items of this take are in the channel again",
             ) from error
         packed = iter(found)
-        return [
-            unpack(next(packed) if isinstance(item.content, ray.ObjectRef) else item.content)
-            for item in handed.items
-        ]
+        return self._loaded(
+            [
+                next(packed) if isinstance(item.content, ray.ObjectRef) else item.content
+                for item in handed.items
+            ]
+        )
+
+    def _loaded(self, contents: Sequence[Any]) -> list[Any]:
+        try:
+            return [unpack(content) for content in contents]
+        except Exception as error:
+            raise ConfigurationError(
+                code="RC103",
+                what=f"an item of channel {self.name!r} cannot be loaded by this process",
+                why=in_one_line(error)[:500],
+                remedy="make its class importable here; the items of this take are in the channel again",
+            ) from error
 
     def _own_agent(self) -> Any:
         """The agent of this node, or of the job's first node."""
