@@ -203,9 +203,7 @@ class ChannelTable:
         self._settle(list(self._takers) if self.closed else [wanted.key])
         return self.tick(now)
 
-    def acknowledge(
-        self, consumer: Consumer, now: float, unseen: Collection[Token] = ()
-    ) -> list[Decision]:
+    def acknowledge(self, consumer: Consumer, now: float, unseen: Collection[Token] = ()) -> list[Decision]:
         """The consumer has finished all that it took and has seen."""
         self._acknowledge(consumer, unseen)
         self._settle(list(self._takers))  # takers of a closed channel wait for this
