@@ -67,6 +67,14 @@ class Consumer(roost.Worker):
         return os.getpid()
 
 
+def pid_of(channel: roost.Channel) -> int:
+    """Of the channel's process."""
+    import ray
+
+    pid: int = ray.get(channel._side._host.__ray_call__.remote(lambda _: os.getpid()), timeout=60)
+    return pid
+
+
 def notes_of(directory: Path, rank: int) -> list[tuple[int, int]]:
     """What a consumer noted, line by line; the last line may be cut."""
     path = directory / f"{rank}"
