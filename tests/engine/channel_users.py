@@ -75,6 +75,11 @@ def pid_of(channel: roost.Channel) -> int:
     return pid
 
 
+def stored_values(host: Any) -> list[Any]:
+    """In the process of a channel: its contents that are not the bytes of a value."""
+    return [item.content for item in host._table._queues[None] if type(item.content) is not bytes]
+
+
 def notes_of(directory: Path, rank: int) -> list[tuple[int, int]]:
     """What a consumer noted, line by line; the last line may be cut."""
     path = directory / f"{rank}"

@@ -19,6 +19,7 @@ from channel_users import (
     check_all_taken_once,
     notes_of,
     pid_of,
+    stored_values,
 )
 from running import alive, eventually, eventually_unless_stuck
 
@@ -189,11 +190,6 @@ def test_coroutines(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
     asyncio.run(main())
 
 
-def _references(host: Any) -> list[Any]:
-    """The contents that are not the bytes of a value."""
-    return [item.content for item in host._table._queues[None] if type(item.content) is not bytes]
-
-
 def test_items_that_were_lost_with_their_node(channel: roost.Channel) -> None:
     """A process that dies stands for the node whose agent holds the item."""
     import ray
@@ -208,11 +204,11 @@ def test_items_that_were_lost_with_their_node(channel: roost.Channel) -> None:
     channel._side._agent = adopter
     channel.put(BIG)
     ray.kill(adopter)
-    (ref,) = ray.get(channel._side._host.__ray_call__.remote(_references), timeout=60)
+    (stored,) = ray.get(channel._side._host.__ray_call__.remote(stored_values), timeout=60)
 
     def is_lost() -> bool:
         try:
-            ray.get(ref, timeout=1)
+            ray.get(stored.object, timeout=1)
         except ray.exceptions.GetTimeoutError:
             return False
         except ray.exceptions.RayError:
@@ -237,8 +233,9 @@ def test_a_channel_holds_few_bytes_of_many_small_values(
     monkeypatch.setattr("roost.engine.job.ray_channel.FULL", 15)
     values = [bytes([number]) * 1_000 for number in range(30)]
     channel.put_many(values)
-    refs = ray.get(channel._side._host.__ray_call__.remote(_references), timeout=60)
-    assert [type(ref).__name__ for ref in refs] == ["ObjectRef"] * 20
+    stored = ray.get(channel._side._host.__ray_call__.remote(stored_values), timeout=60)
+    assert [one.place for one in stored] == [*range(10)] * 2
+    assert [len({one.object for one in part}) for part in (stored, stored[:10])] == [2, 1]
     assert channel.get_batch(count=30, timeout=60) == values
 
 
@@ -469,8 +466,29 @@ def test_errors_survive_pickling() -> None:
     assert (again.codes, again.done) == (("RE123",), 3)
 
 
-def test_a_channel_that_processes_open_at_once_stays(users: roost.WorkerGroup) -> None:
+def test_a_channel_that_processes_open_at_once_stays_until_its_process_is_killed(
+    users: roost.WorkerGroup,
+) -> None:
     for number in range(2):
         for _ in range(3):  # in the first round none finds it, and all ask for it
             users.use(f"rush{number}", "put", number).wait(timeout=120)
         assert roost.Channel(f"rush{number}").get_batch(count=6, timeout=60) == [number] * 6
+    channel = roost.Channel("rush1")
+    os.kill(pid_of(channel), signal.SIGKILL)
+    with pytest.raises(
+        roost.ChannelError, match="process of channel 'rush1' has ended, and its items"
+    ) as gone:
+        channel.put(1)
+    assert gone.value.codes == ("RE126",)
+
+    def is_new() -> bool:  # Ray knows the name of the dead one for a moment longer
+        try:
+            return len(roost.Channel("rush1")) == 0
+        except roost.ChannelError:
+            return False
+
+    eventually(is_new, 60, "the name stands for a new channel")
+    new = roost.Channel("rush1")
+    new.put(2)
+    assert new.get(timeout=60) == 2
+    assert new.state().taken == {f"the driver (pid {os.getpid()})": 1}  # the new process knows this one too

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -277,6 +278,8 @@ def buffer_actors() -> list[str]:
 
 @pytest.mark.ray
 def test_a_buffer_is_shared_by_the_processes_of_a_job(cluster: roost.Cluster, tmp_path: Path) -> None:
+    import ray
+
     source = lines(tmp_path / "samples.jsonl")
     broken = cut(tmp_path / "cut.jsonl")
     strategy = roost.NodePlacementStrategy([0])
@@ -298,3 +301,8 @@ def test_a_buffer_is_shared_by_the_processes_of_a_job(cluster: roost.Cluster, tm
     following = buffer.get_samples(5)
     buffer.load(tmp_path / "state.json")
     assert buffer.get_samples(5) == following
+    os.kill(
+        ray.get(buffer._side._host.__ray_call__.remote(lambda _: os.getpid()), timeout=60), signal.SIGKILL
+    )
+    with pytest.raises(roost.ChannelError, match="process of data buffer 'shared' has ended, and with it"):
+        buffer.get_samples(1)
