@@ -359,7 +359,7 @@ class ChannelTable:
         putter.done += len(items)
         self._put += len(items)
         if not putter.items:
-            self._decisions.append(PutDone(token=putter.token, held=self._queued))
+            self._decisions.append(PutDone(token=putter.token, held=self._queued + len(items)))
             self._putters[putter.key].popleft()
             if not self._putters[putter.key]:
                 del self._putters[putter.key]

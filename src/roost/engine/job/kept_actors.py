@@ -14,19 +14,24 @@ from roost.engine.job.managers import check_connected, current_job, is_running
 from roost.errors import ChannelError, JobEnded, RoostError
 
 START_WITHIN = 120.0  # seconds
+_ended: set[str] = set()  # actors that this process has found dead, by id: Ray finds them by name for long
 
 
 def find_kept(actor: str) -> tuple[str, Any]:
     """The job of this process, and its named actor of this name or None."""
     check_connected()
     told = os.environ.get("ROOST_JOB")  # asking for the job's name costs more than trying this one
-    for job in [told] if told else []:
-        with suppress(ValueError):
-            return job, find_actor(actor, job)
+    if told and (found := _living(actor, told)) is not None:
+        return told, found
     job = current_job()
+    return job, _living(actor, job)
+
+
+def _living(actor: str, job: str) -> Any:
     with suppress(ValueError):
-        return job, find_actor(actor, job)
-    return job, None
+        found = find_actor(actor, job)
+        return None if found._actor_id.hex() in _ended else found
+    return None
 
 
 def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str, Any]:
@@ -42,10 +47,11 @@ def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str
     return job, answer(kept, f"starting {actor}", START_WITHIN)
 
 
-def process_ended(job: str, what: str, error: JobEnded) -> RoostError:
+def process_ended(job: str, host: Any, what: str, error: JobEnded) -> RoostError:
     """What a job is told of that has lost the process of a channel or buffer; the error itself if it has ended."""
     if not is_running(job):
         return error
+    _ended.add(host._actor_id.hex())
     return ChannelError(
         code="RE126",
         what=what,

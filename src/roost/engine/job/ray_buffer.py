@@ -44,7 +44,7 @@ class RayBuffer:
             return answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
         except JobEnded as error:
             what = f"the process of data buffer {self.name!r} has ended, and with it what it has given out"
-            raise process_ended(self.job, what, error) from None
+            raise process_ended(self.job, self._host, what, error) from None
 
 
 def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:

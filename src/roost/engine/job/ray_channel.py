@@ -123,9 +123,8 @@ class RayChannel:
             return end.value
 
     def _ended(self, error: JobEnded) -> RoostError:
-        return process_ended(
-            self.job, f"the process of channel {self.name!r} has ended, and its items are lost with it", error
-        )
+        what = f"the process of channel {self.name!r} has ended, and its items are lost with it"
+        return process_ended(self.job, self._host, what, error)
 
     def withdraw(self, token: str) -> None:
         """Whatever the channel answers to this request, no code is there to see it."""
