@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import ray
 from crew import Reporter
+from rank_actor import RankActor
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from running import new_job
 
@@ -379,25 +379,6 @@ def test_a_pool_from_a_job_with_node_groups(clusters: Clusters) -> None:
         cluster.pool({"cluster": {"component_placement": {"env": 0}}})
 
 
-class Mine:
-    """An actor of a program that schedules on Ray itself."""
-
-    def where(self) -> tuple[str, list[Any], str]:
-        return (
-            ray.get_runtime_context().get_node_id(),
-            ray.get_gpu_ids(),
-            os.environ["CUDA_VISIBLE_DEVICES"],
-        )
-
-    def child_is_in_the_group(self) -> bool:
-        @ray.remote(num_cpus=0)
-        def own_group() -> str:
-            return ray.util.get_current_placement_group().id.hex()
-
-        mine: str = ray.util.get_current_placement_group().id.hex()
-        return ray.get(own_group.remote(), timeout=60) == mine
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -423,7 +404,7 @@ def test_each_rank_of_the_loop_sits_on_its_position(cluster: roost.Cluster, firs
                     placement_group_bundle_index=bundles[rank],
                     placement_group_capture_child_tasks=True,
                 )
-                actor = ray.remote(num_gpus=shares[role], num_cpus=shares[role])(Mine)
+                actor = ray.remote(num_gpus=shares[role], num_cpus=shares[role])(RankActor)
                 started.append((actor.options(scheduling_strategy=where).remote(), ALL[rank], devices[rank]))
             # The second one of each rank is started when the first ones run.
             found = ray.get([one.where.remote() for one, _, _ in started], timeout=120)
@@ -509,8 +490,8 @@ def test_options_for_actors_of_the_programs_own(cluster: roost.Cluster) -> None:
     try:
         assert trains.shares == [0.8] * 4 + [1.0] * 2
         assert serves.shares == [0.2] * 4
-        actors = [ray.remote(Mine).options(**trains.options(index)).remote() for index in (1, 5)]
-        actors.append(ray.remote(Mine).options(**serves.options(0, 4)).remote())
+        actors = [ray.remote(RankActor).options(**trains.options(index)).remote() for index in (1, 5)]
+        actors.append(ray.remote(RankActor).options(**serves.options(0, 4)).remote())
         found = ray.get([actor.where.remote() for actor in actors], timeout=60)
         ids = [cluster.node_infos[rank].node_id for rank in range(3)]
         assert [(node, seen) for node, _, seen in found] == [
