@@ -28,6 +28,7 @@ from live import EndedJob
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.channels.channel_table import Wanted
 from roost.engine.job.packed_value import Packer, unpack
+from roost.engine.job.ray_channel import _chunks
 
 pytestmark = pytest.mark.ray
 BIG = b"0123456789" * 100_000  # a megabyte
@@ -362,6 +363,14 @@ def test_messages_that_arrive_after_their_end_change_nothing() -> None:
         assert await desk.size() == 1
 
     asyncio.run(main())
+
+
+def test_values_that_are_put_together_share_objects() -> None:
+    """What an agent is handed at a time, object by object; the numbers are the places of the values."""
+    mib = 1024 * 1024
+    sizes = {0: 400_000, 2: 500_000, 3: 200_000, 4: 3 * mib, 5: 10, 7: 64 * mib, 8: 20, 9: 20}
+    assert list(_chunks(sizes)) == [[[0, 2], [3], [4], [5], [7]], [[8, 9]]]
+    assert list(_chunks({})) == []
 
 
 def test_values_are_packed_one_by_one() -> None:
