@@ -18,11 +18,11 @@ from ray.util.queue import Queue
 import roost
 
 
-def made(count: int) -> list[dict[str, Any]]:
+def made(count: int, tokens: int) -> list[dict[str, Any]]:
     return [
         {
             "prompt": f"what is the answer to {number}?",
-            "tokens": list(range(number, number + 40)),
+            "tokens": list(range(number, number + tokens)),
             "reward": 0.5,
         }
         for number in range(count)
@@ -33,22 +33,22 @@ AT_LEAST = {"one by one": 0.8, "in batches": 3.0}
 
 
 class Putter(roost.Worker):
-    def queue_one_by_one(self, queue: Any, count: int) -> float:
-        items = made(count)
+    def queue_one_by_one(self, queue: Any, count: int, tokens: int) -> float:
+        items = made(count, tokens)
         began = time.perf_counter()
         for item in items:
             queue.put(item)
         return time.perf_counter() - began
 
-    def queue_in_batches(self, queue: Any, count: int, batch: int) -> float:
-        items = made(count)
+    def queue_in_batches(self, queue: Any, count: int, tokens: int, batch: int) -> float:
+        items = made(count, tokens)
         began = time.perf_counter()
         for first in range(0, count, batch):
             queue.put_nowait_batch(items[first : first + batch])
         return time.perf_counter() - began
 
-    def channel_one_by_one(self, count: int) -> float:
-        items, channel = made(count), roost.Channel("bench")
+    def channel_one_by_one(self, count: int, tokens: int) -> float:
+        items, channel = made(count, tokens), roost.Channel("bench")
         channel.put(items[0])
         channel.get()
         began = time.perf_counter()
@@ -56,8 +56,8 @@ class Putter(roost.Worker):
             channel.put(item)
         return time.perf_counter() - began
 
-    def channel_in_batches(self, count: int, batch: int) -> float:
-        items, channel = made(count), roost.Channel("bench")
+    def channel_in_batches(self, count: int, tokens: int, batch: int) -> float:
+        items, channel = made(count, tokens), roost.Channel("bench")
         began = time.perf_counter()
         for first in range(0, count, batch):
             channel.put_many(items[first : first + batch])
@@ -74,11 +74,12 @@ def timed(call: Callable[[], Any], times: int) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=400)
+    parser.add_argument("--tokens", type=int, default=40, help="of each item: 2,000 have about 6 KB")
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--check", action="store_true", help="fail when a ratio is too small")
     options = parser.parse_args()
-    items, batch = options.items, options.batch
+    items, tokens, batch = options.items, options.tokens, options.batch
     with (
         roost.embedded("1x1") as address,
         roost.Cluster(num_nodes=1, address=address, job="bench") as cluster,
@@ -87,17 +88,17 @@ def main() -> int:
         queue, channel = Queue(actor_options={"num_cpus": 0}), roost.Channel("bench")
         ways: dict[str, Callable[[], float]] = {
             "queue one by one": lambda: (
-                putter.queue_one_by_one(queue, items).wait(300)[0] + timed(queue.get, items)
+                putter.queue_one_by_one(queue, items, tokens).wait(300)[0] + timed(queue.get, items)
             ),
             "channel one by one": lambda: (
-                putter.channel_one_by_one(items).wait(300)[0] + timed(channel.get, items)
+                putter.channel_one_by_one(items, tokens).wait(300)[0] + timed(channel.get, items)
             ),
             "queue in batches": lambda: (
-                putter.queue_in_batches(queue, items, batch).wait(300)[0]
+                putter.queue_in_batches(queue, items, tokens, batch).wait(300)[0]
                 + timed(lambda: queue.get_nowait_batch(batch), items // batch)
             ),
             "channel in batches": lambda: (
-                putter.channel_in_batches(items, batch).wait(300)[0]
+                putter.channel_in_batches(items, tokens, batch).wait(300)[0]
                 + timed(lambda: channel.get_batch(batch), items // batch)
             ),
         }
@@ -108,7 +109,10 @@ def main() -> int:
                 if number:  # the first round warms up
                     seconds[way].append(took)
     rates = {way: items / statistics.median(took) for way, took in seconds.items()}
-    print(f"{items} items from a worker to the driver, batches of {batch} ({options.rounds} rounds, medians)")
+    print(
+        f"{items} items of {tokens} tokens from a worker to the driver, batches of {batch} "
+        f"({options.rounds} rounds, medians)"
+    )
     for way, rate in rates.items():
         print(f"{way:>20}: {rate:8.0f} items/s")
     base = rates["queue one by one"]

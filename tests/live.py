@@ -78,12 +78,15 @@ class EndedJob:
     actor: str
     actor_pid: int
     lock: roost.DeviceLock
+    channel: roost.Channel
+    channel_pid: int
 
 
 @pytest.fixture(scope="session")
 def ended_job(connected: str) -> EndedJob:
-    """It had an actor of a plain class and a device lock when it ended."""
+    """It had an actor of a plain class, a device lock and a channel when it ended."""
     import ray
+    from channel_users import pid_of
     from crew import Plain
     from running import new_job
 
@@ -92,9 +95,14 @@ def ended_job(connected: str) -> EndedJob:
         actor = made.allocate(Plain, "short-lived", 0, None, {})
         pid = ray.get(actor.pid.remote(), timeout=60)
         lock = made.device_lock(0, [0])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ROOST_JOB", made.job)
+            channel = roost.Channel("short-lived")
+            channel.put(1)
+            channel_pid = pid_of(channel)
     finally:
         made.shutdown()
-    return EndedJob(made, "short-lived", pid, lock)
+    return EndedJob(made, "short-lived", pid, lock, channel, channel_pid)
 
 
 @pytest.fixture(scope="session")

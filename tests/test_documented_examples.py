@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,19 @@ def planned(tmp_path: Path, text: str, inventory: Inventory) -> roost.Plan:
     file = tmp_path / "job.yaml"
     file.write_text(text)
     return roost.plan(file, inventory)
+
+
+def test_every_row_of_the_table_names_a_test() -> None:
+    here = Path(__file__).parent
+    rows = re.findall(r"^\| (?!what |---)(.*) \|$", (here / "older_documents.md").read_text(), re.MULTILINE)
+    assert len(rows) > 70
+    for row in rows:
+        (where,) = re.findall(r"`(\S+\.py::\w+)`$", row)
+        file, name = where.split("::")
+        found = {
+            one.name for one in ast.parse((here / file).read_text()).body if isinstance(one, ast.FunctionDef)
+        }
+        assert name in found, row
 
 
 # -- the two forms of a component's placement ------------------------------------------------------------
@@ -87,6 +102,47 @@ def test_node_group_form(tmp_path: Path) -> None:
         ([], -1)
     ] * 8
     assert agent.world_size == 512
+
+
+def test_the_node_group_form_as_printed_lacks_its_groups(tmp_path: Path) -> None:
+    """Pages show it with two nodes, without the groups that it names, and with agents on nodes 2 and 3."""
+    text = NODE_GROUP_FORM.replace("num_nodes: 5", "num_nodes: 2").split("  node_groups:")[0]
+    with pytest.raises(roost.ConfigurationError) as caught:
+        planned(tmp_path, text, Inventory.parse("2x8"))
+    assert [finding.what for finding in caught.value.findings if finding.code[1] != "W"] == [
+        "actor: unknown node group 'a800'",
+        "rollout: unknown node group '4090'",
+        "env: unknown node group 'robot'",
+        "agent: node 3 does not exist",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "remedy"),
+    [
+        (
+            "cluster:\n    num_nodes: 1\n    actor,inference: 0-7\n",
+            "unknown key 'actor,inference'",
+            "write it under `component_placement`: `component_placement: {'actor,inference': 0-7}`",
+        ),
+        (
+            "cluster:\nnum_nodes: 2\ncomponent_placement:\n    actor:\n        node_group: a800\n        placement: 0-8\n",
+            "`component_placement` stands at the top level",
+            "move it under `cluster:`, and indent it",
+        ),
+    ],
+)
+def test_forms_that_stand_in_the_wrong_place(tmp_path: Path, text: str, what: str, remedy: str) -> None:
+    with pytest.raises(roost.ConfigurationError) as caught:
+        planned(tmp_path, text, Inventory.parse("1x8"))
+    assert caught.value.findings[0].what == what
+    assert remedy in (caught.value.findings[0].remedy or "")
+
+
+@pytest.mark.parametrize("placement", ["0-3:4-7", "0-1:0-1,2-3:3-4", "0-1:0-1,2-3:1-2", "0-2:0-1", "0-3:0-2"])
+def test_wrong_ranks_are_assertion_errors(placement: str) -> None:
+    with pytest.raises(AssertionError):
+        roost.plan({"cluster": {"component_placement": {"w": placement}}}, Inventory.parse("1x8"))
 
 
 def test_agents_on_nodes_split_unevenly_with_a_warning(tmp_path: Path) -> None:
@@ -200,6 +256,11 @@ def test_packed_strided() -> None:
 def test_packed_strided_in_blocks() -> None:
     strategy = roost.PackedPlacementStrategy(0, 7, num_hardware_per_process=2, stride=2)
     assert devices(strategy, "1x8") == [(0, [0, 2]), (0, [1, 3]), (0, [4, 6]), (0, [5, 7])]
+
+
+def test_packed_with_a_stride_of_three() -> None:
+    strategy = roost.PackedPlacementStrategy(0, 8, num_hardware_per_process=3, stride=3)
+    assert devices(strategy, "1x9") == [(0, [0, 3, 6]), (0, [1, 4, 7]), (0, [2, 5, 8])]
 
 
 def test_node_strategy() -> None:

@@ -5,6 +5,7 @@ cd examples/keydoor && roost launch colocated.yaml --on 2x4
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from pathlib import Path
@@ -22,6 +23,7 @@ ATTEMPTS = 3  # at a batch whose engines die
 
 def main(run: roost.Run, config: Any) -> int:
     settings = config.training
+    victim(run, settings)  # a mistake in it should not show after minutes
     rewards: dict[str, list[float]] = {}
     behind: dict[str, list[float]] = {}
     for seed in settings.seeds:
@@ -57,8 +59,8 @@ def train(run: roost.Run, settings: Any, seed: int) -> tuple[list[float], list[f
     for step in range(settings.steps):
         while len(batches) <= settings.staleness and step + len(batches) < settings.steps:
             batches.append(Batch(run, seed, step + len(batches), weights))
-        if settings.kill and step == int(settings.kill.split("@")[1]):
-            kill(run, settings.kill)
+        if (doomed := victim(run, settings)) and step + 1 == doomed[2]:
+            Faults().kill(run.status().of(doomed[0])[doomed[1]])
         rewards.append(batches.popleft().reward(newest=weights))
         taken = actor.take(settings.staleness)
         for _ in range(settings.epochs):
@@ -127,10 +129,21 @@ def weight_update(run: roost.Run) -> float:
     return sorted(took)[len(took) // 2]
 
 
-def kill(run: roost.Run, whom: str) -> None:
-    """`rollout:1@5`: rank 1 of the rollout, in step 5."""
-    component, rank = whom.split("@")[0].split(":")
-    Faults().kill(run.status().of(component)[int(rank)])
+def victim(run: roost.Run, settings: Any) -> tuple[str, int, int] | None:
+    """`rollout:1@5`: the process that is killed, and the step, counted from 1 as they are printed."""
+    found = re.fullmatch(r"([\w.-]+):(\d+)@(\d+)", settings.kill or "")
+    sizes = {name: len(group) for name, group in run.groups.items()}
+    if found and int(found[2]) < sizes.get(found[1], 0) and 1 <= int(found[3]) <= settings.steps:
+        return found[1], int(found[2]), int(found[3])
+    if settings.kill:
+        raise roost.ConfigurationError(
+            code="RC104",
+            what=f"training.kill={settings.kill} names no process and step",
+            why=f"processes: {', '.join(f'{name} 0-{size - 1}' for name, size in sizes.items())}; "
+            f"steps: 1-{settings.steps}",
+            remedy="write it as component:rank@step, such as rollout:1@5",
+        )
+    return None
 
 
 def mean(values: list[float]) -> float:

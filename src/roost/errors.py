@@ -126,7 +126,7 @@ CODES: dict[str, Code] = {
     "RE123": Code("a channel that was full or empty for too long", "run"),
     "RE124": Code("a closed channel", "run"),
     "RE125": Code("a channel or data buffer that another process has opened differently", "run"),
-    "RE126": Code("an item of a channel that was lost with its node", "run"),
+    "RE126": Code("items of a channel, or the place of a data buffer, that were lost", "run"),
     "RE127": Code("a component that was given up after too many failures", "run"),
     "RE128": Code("the cluster itself is gone", "run"),
     "RE129": Code("a router that cannot be had, or does not answer", "run"),

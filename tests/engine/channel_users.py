@@ -67,6 +67,19 @@ class Consumer(roost.Worker):
         return os.getpid()
 
 
+def pid_of(channel: roost.Channel) -> int:
+    """Of the channel's process."""
+    import ray
+
+    pid: int = ray.get(channel._side._host.__ray_call__.remote(lambda _: os.getpid()), timeout=60)
+    return pid
+
+
+def stored_values(host: Any) -> list[Any]:
+    """In the process of a channel: its contents that are not the bytes of a value."""
+    return [item.content for item in host._table._queues[None] if type(item.content) is not bytes]
+
+
 def notes_of(directory: Path, rank: int) -> list[tuple[int, int]]:
     """What a consumer noted, line by line; the last line may be cut."""
     path = directory / f"{rank}"

@@ -153,6 +153,20 @@ def test_the_next_take_acknowledges() -> None:
     assert [(item.content, item.redelivered) for item in decision.items] == [(2, 1)]
 
 
+def test_a_take_leaves_answers_that_its_process_has_not_seen() -> None:
+    """Another coroutine of the process waits for them, and may give up."""
+    table = ChannelTable()
+    put(table, "p", 1, 2, 3)
+    take(table, "seen", "a")
+    take(table, "unseen", "a")
+    table.take("next", "a", Wanted(), 0, 10, unseen=["unseen"])
+    assert (table.state().taken, table.state().acknowledged) == ({"a": 2}, 1)
+    table.acknowledge("a", 1, unseen=["unseen"])
+    table.withdraw("unseen", 1)
+    assert (table.state().taken, table.state().acknowledged) == ({}, 2)
+    assert handed(take(table, "t", "b")) == {"t": [2]}
+
+
 def test_what_a_dead_process_had_comes_first() -> None:
     table = ChannelTable(capacity=2)
     put(table, "p", 1, 2)

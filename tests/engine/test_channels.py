@@ -12,13 +12,23 @@ from typing import Any
 
 import psutil
 import pytest
-from channel_users import ChannelUser, Consumer, Producer, check_all_taken_once, notes_of
-from running import eventually, eventually_unless_stuck
+from channel_users import (
+    ChannelUser,
+    Consumer,
+    Producer,
+    check_all_taken_once,
+    notes_of,
+    pid_of,
+    stored_values,
+)
+from running import alive, eventually, eventually_unless_stuck
 
 import roost
+from live import EndedJob
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.channels.channel_table import Wanted
 from roost.engine.job.packed_value import Packer, unpack
+from roost.engine.job.ray_channel import _chunks
 
 pytestmark = pytest.mark.ray
 BIG = b"0123456789" * 100_000  # a megabyte
@@ -33,24 +43,28 @@ def users(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
 
 
 @pytest.fixture
+def channel(cluster: roost.Cluster, users: roost.WorkerGroup) -> Iterator[roost.Channel]:
+    """It is empty, and nothing is taken. Each channel is a process, so tests share this one."""
+    found = roost.Channel("shared")
+    yield found
+    users.use("shared", "ack").wait(timeout=60)
+    for key, count in found.state().held.items():
+        found.get_batch(count=count, key=key)
+    found.ack()
+
+
+@pytest.fixture
 def doomed(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
     with ChannelUser.create_group().launch(cluster, roost.NodePlacementStrategy([1]), name="doomed") as group:
         yield group
 
 
-def pid_of(channel: roost.Channel) -> int:
-    import ray
-
-    pid: int = ray.get(channel._side._host.__ray_call__.remote(lambda _: os.getpid()), timeout=60)
-    return pid
-
-
-def test_values_go_from_process_to_process(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
-    channel = roost.Channel("values")
-    users[0].use("values", "put", {"big": BIG, "small": 1}, version=3, weight=2).wait(timeout=60)
-    users[0].use("values", "put_many", ["a", BIG, None]).wait(timeout=60)
+def test_values_go_from_process_to_process(channel: roost.Channel, users: roost.WorkerGroup) -> None:
+    before = channel.state().acknowledged
+    users[0].use("shared", "put", {"big": BIG, "small": 1}, version=3, weight=2).wait(timeout=60)
+    users[0].use("shared", "put_many", ["a", BIG, None]).wait(timeout=60)
     assert len(channel) == 4
-    (batch,) = users[1].use("values", "get_batch", count=3).wait(timeout=60)
+    (batch,) = users[1].use("shared", "get_batch", count=3).wait(timeout=60)
     assert batch == [{"big": BIG, "small": 1}, "a", BIG]
     assert batch.facts[0] == roost.ItemFacts(key=None, weight=2, version=3, redelivered=0)
     assert channel.get(timeout=60) is None
@@ -58,20 +72,37 @@ def test_values_go_from_process_to_process(cluster: roost.Cluster, users: roost.
         f"users rank 1 (pid {users.execute_on(1).pid().wait(timeout=60)[0]})",
         f"the driver (pid {os.getpid()})",
     }
-    users[1].use("values", "ack").wait(timeout=60)
+    users[1].use("shared", "ack").wait(timeout=60)
     channel.ack()
-    assert (channel.state().taken, channel.state().acknowledged) == ({}, 4)
+    assert (channel.state().taken, channel.state().acknowledged) == ({}, before + 4)
 
 
-def test_references_and_channels_are_values_too(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
+def test_references_and_channels_are_values_too(channel: roost.Channel, users: roost.WorkerGroup) -> None:
     import ray
 
-    channel = roost.Channel("references")
     channel.put({"ref": ray.put(BIG), "channel": channel})  # the only reference is in the channel now
-    (value,) = users[0].use("references", "get", timeout=60).wait(timeout=90)
+    (value,) = users[0].use("shared", "get", timeout=60).wait(timeout=90)
     assert ray.get(value["ref"], timeout=60) == BIG
     value["channel"].put(1)
     assert len(channel) == 1
+
+
+def test_an_item_that_cannot_be_loaded_is_not_lost(channel: roost.Channel, users: roost.WorkerGroup) -> None:
+    channel.put(OnlyHere())
+    with pytest.raises(roost.WorkerRaised, match=r"(?s)item of channel 'shared' cannot be loaded.*not here"):
+        users[0].use("shared", "get").wait(timeout=60)
+    assert type(channel.get(timeout=60)) is OnlyHere
+
+
+class OnlyHere:
+    def __reduce__(self) -> Any:
+        return _loaded_in, (os.getpid(),)
+
+
+def _loaded_in(pid: int) -> OnlyHere:
+    if os.getpid() != pid:
+        raise ImportError("not here")
+    return OnlyHere()
 
 
 def test_puts_wait_for_room(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
@@ -102,14 +133,15 @@ def test_what_a_dead_process_put_and_took_is_not_lost(
 
 
 def test_a_group_that_is_shut_down_has_ended_in_order(
-    cluster: roost.Cluster, doomed: roost.WorkerGroup
+    channel: roost.Channel, doomed: roost.WorkerGroup
 ) -> None:
-    channel = roost.Channel("orderly")
+    before = channel.state()
     channel.put_many([1, 2])
-    doomed.use("orderly", "get").wait(timeout=60)
+    doomed.use("shared", "get").wait(timeout=60)
     doomed.shutdown()
     eventually(lambda: not channel.state().taken, 60, "its end was noticed")
-    assert (channel.state().acknowledged, channel.state().redelivered) == (1, 0)
+    after = channel.state()
+    assert (after.acknowledged, after.redelivered) == (before.acknowledged + 1, before.redelivered)
     assert channel.get() == 2
 
 
@@ -119,18 +151,25 @@ def test_a_channel_outlives_the_handles_to_it(cluster: roost.Cluster, users: roo
     assert roost.Channel("kept").get(timeout=60) == 7
 
 
-def test_an_attached_process_ends_in_order(cluster: roost.Cluster, run: Callable[..., Any]) -> None:
-    channel = roost.Channel("attached")
+def test_an_attached_process_ends_in_order(
+    cluster: roost.Cluster, channel: roost.Channel, run: Callable[..., Any]
+) -> None:
+    before = channel.state().acknowledged
     channel.put_many([1, 2])
-    program = run("takes", cluster.job, "attached")
+    program = run("takes", cluster.job, "shared")
     assert program.answer() == 1
     assert program.end() == 0
-    assert (channel.state().taken, channel.state().acknowledged) == ({}, 1)
+    assert (channel.state().taken, channel.state().acknowledged) == ({}, before + 1)
 
 
 def test_coroutines(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
     async def main() -> None:
         channel = roost.Channel("coroutines", capacity=1)
+        first = asyncio.gather(*[channel.async_get(timeout=60) for _ in range(3)])  # one consumer, not three
+        await channel.async_put_many(range(3), timeout=60)
+        assert sorted(await first) == [0, 1, 2]
+        await channel.async_ack()
+        assert not (await channel.async_state()).taken
         got, _ = await asyncio.gather(
             channel.async_get_batch(count=3, timeout=60), channel.async_put_many([1, BIG, 3], timeout=60)
         )
@@ -152,12 +191,7 @@ def test_coroutines(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
     asyncio.run(main())
 
 
-def _references(host: Any) -> list[Any]:
-    """The contents that are not the bytes of a value."""
-    return [item.content for item in host._table._queues[None] if type(item.content) is not bytes]
-
-
-def test_items_that_were_lost_with_their_node(cluster: roost.Cluster) -> None:
+def test_items_that_were_lost_with_their_node(channel: roost.Channel) -> None:
     """A process that dies stands for the node whose agent holds the item."""
     import ray
 
@@ -167,16 +201,15 @@ def test_items_that_were_lost_with_their_node(cluster: roost.Cluster) -> None:
             return [ray.put(value) for value in values]
 
     adopter = Adopter.remote()
-    channel = roost.Channel("lost")
     channel.put("first")
     channel._side._agent = adopter
     channel.put(BIG)
     ray.kill(adopter)
-    (ref,) = ray.get(channel._side._host.__ray_call__.remote(_references), timeout=60)
+    (stored,) = ray.get(channel._side._host.__ray_call__.remote(stored_values), timeout=60)
 
     def is_lost() -> bool:
         try:
-            ray.get(ref, timeout=1)
+            ray.get(stored.object, timeout=1)
         except ray.exceptions.GetTimeoutError:
             return False
         except ray.exceptions.RayError:
@@ -184,7 +217,7 @@ def test_items_that_were_lost_with_their_node(cluster: roost.Cluster) -> None:
         return False
 
     eventually(is_lost, 60, "Ray knows that the item is lost")
-    with pytest.raises(roost.ChannelError, match="1 item of channel 'lost' cannot be fetched") as lost:
+    with pytest.raises(roost.ChannelError, match="1 item of channel 'shared' cannot be fetched") as lost:
         channel.get_batch(count=2, timeout=60)
     assert lost.value.codes == ("RE126",)
     assert channel.get(timeout=60) == "first"
@@ -192,37 +225,30 @@ def test_items_that_were_lost_with_their_node(cluster: roost.Cluster) -> None:
 
 
 def test_a_channel_holds_few_bytes_of_many_small_values(
-    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+    channel: roost.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A put_many goes in by parts, and from some number of items on the channel has only references."""
     import ray
 
     monkeypatch.setattr("roost.engine.channel.AT_A_TIME", 10)
     monkeypatch.setattr("roost.engine.job.ray_channel.FULL", 15)
-    channel = roost.Channel("many")
     values = [bytes([number]) * 1_000 for number in range(30)]
     channel.put_many(values)
-    refs = ray.get(channel._side._host.__ray_call__.remote(_references), timeout=60)
-    assert [type(ref).__name__ for ref in refs] == ["ObjectRef"] * 20
+    stored = ray.get(channel._side._host.__ray_call__.remote(stored_values), timeout=60)
+    assert [one.place for one in stored] == [*range(10)] * 2
+    assert [len({one.object for one in part}) for part in (stored, stored[:10])] == [2, 1]
     assert channel.get_batch(count=30, timeout=60) == values
 
 
-def test_a_channel_ends_with_its_job(clusters: Callable[..., roost.Cluster]) -> None:
-    made = clusters(num_nodes=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROOST_JOB", made.job)
-        channel = roost.Channel("short")
-        channel.put(1)
-        pid = pid_of(channel)
-    made.shutdown()
-    eventually(lambda: not psutil.pid_exists(pid), 30, "the channel's process has ended")
+def test_a_channel_ends_with_its_job(ended_job: EndedJob) -> None:
+    eventually(lambda: not alive(ended_job.channel_pid), 30, "the channel's process has ended")
     with pytest.raises(roost.ClusterError) as gone:
-        channel.get()
+        ended_job.channel.get()
     assert gone.value.codes == ("RE106",)
 
 
 def test_none_is_lost_and_none_is_taken_twice(cluster: roost.Cluster, tmp_path: Path) -> None:
-    stream(cluster, tmp_path, producers=2, consumers=2, count=60, size=200_000)
+    stream(cluster, tmp_path, producers=1, consumers=2, count=40, size=200_000, capacity=8)
 
 
 @pytest.mark.slow
@@ -234,14 +260,21 @@ def test_ten_thousand_megabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         roost.embedded("2x4") as address,
         roost.Cluster(num_nodes=2, address=address, job="stream") as made,
     ):
-        stream(made, tmp_path, producers=4, consumers=3, count=10_000, size=1_000_000)
+        stream(made, tmp_path, producers=4, consumers=3, count=10_000, size=1_000_000, capacity=32)
 
 
 def stream(
-    cluster: roost.Cluster, notes: Path, *, producers: int, consumers: int, count: int, size: int
+    cluster: roost.Cluster,
+    notes: Path,
+    *,
+    producers: int,
+    consumers: int,
+    count: int,
+    size: int,
+    capacity: int,
 ) -> None:
     """One of the consumers is killed when it has taken a third of its items, the last of which it still holds."""
-    channel = roost.Channel("stream", capacity=32)
+    channel = roost.Channel("stream", capacity=capacity)
     source = roost.NodePlacementStrategy([number % 2 for number in range(producers)])
     sink = roost.NodePlacementStrategy([number % 2 for number in range(consumers)])
     with (
@@ -332,6 +365,14 @@ def test_messages_that_arrive_after_their_end_change_nothing() -> None:
     asyncio.run(main())
 
 
+def test_values_that_are_put_together_share_objects() -> None:
+    """What an agent is handed at a time, object by object; the numbers are the places of the values."""
+    mib = 1024 * 1024
+    sizes = {0: 400_000, 2: 500_000, 3: 200_000, 4: 3 * mib, 5: 10, 7: 64 * mib, 8: 20, 9: 20}
+    assert list(_chunks(sizes)) == [[[0, 2], [3], [4], [5], [7]], [[8, 9]]]
+    assert list(_chunks({})) == []
+
+
 def test_values_are_packed_one_by_one() -> None:
     class Unwilling:
         def __reduce__(self) -> Any:
@@ -347,6 +388,23 @@ def test_values_are_packed_one_by_one() -> None:
     assert again == {"a": [1, 2], "b": [1, 2]}
     assert again["a"] is again["b"]
     assert (unpack(second), unpack(function)(2)) == ({"a": [1, 2]}, 6)
+
+
+def test_a_coroutine_that_gives_up_loses_nothing_when_another_one_takes(inline: roost.Cluster) -> None:
+    """Its answer was on the way when the other one took, which acknowledges what the process has seen."""
+
+    async def main() -> list[Any]:
+        channel = roost.Channel("x")
+        given_up = asyncio.create_task(channel.async_get())
+        await asyncio.sleep(0)
+        await channel.async_put_many(["a", "b"])
+        assert await channel.async_get() == "b"
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        return [await channel.async_get(), (await channel.async_state()).acknowledged]
+
+    assert asyncio.run(main()) == ["a", 1]
 
 
 def test_inline_coroutines_wait_for_each_other(inline: roost.Cluster) -> None:
@@ -417,8 +475,29 @@ def test_errors_survive_pickling() -> None:
     assert (again.codes, again.done) == (("RE123",), 3)
 
 
-def test_a_channel_that_processes_open_at_once_stays(users: roost.WorkerGroup) -> None:
-    for number in range(3):
+def test_a_channel_that_processes_open_at_once_stays_until_its_process_is_killed(
+    users: roost.WorkerGroup,
+) -> None:
+    for number in range(2):
         for _ in range(3):  # in the first round none finds it, and all ask for it
             users.use(f"rush{number}", "put", number).wait(timeout=120)
         assert roost.Channel(f"rush{number}").get_batch(count=6, timeout=60) == [number] * 6
+    channel = roost.Channel("rush1")
+    os.kill(pid_of(channel), signal.SIGKILL)
+    with pytest.raises(
+        roost.ChannelError, match="process of channel 'rush1' has ended, and its items"
+    ) as gone:
+        channel.put(1)
+    assert gone.value.codes == ("RE126",)
+
+    def is_new() -> bool:  # Ray knows the name of the dead one for a moment longer
+        try:
+            return len(roost.Channel("rush1")) == 0
+        except roost.ChannelError:
+            return False
+
+    eventually(is_new, 60, "the name stands for a new channel")
+    new = roost.Channel("rush1")
+    new.put(2)
+    assert new.get(timeout=60) == 2
+    assert new.state().taken == {f"the driver (pid {os.getpid()})": 1}  # the new process knows this one too

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -149,6 +151,7 @@ def saved(**changes: Any) -> Callable[[Path, roost.DataBuffer], None]:
 WRONG: list[tuple[Callable[[Path, roost.DataBuffer], Any], str]] = [
     (lambda path, _: None, "No such file or directory"),
     (lambda path, _: path.write_text("{"), "is not a saved data buffer"),
+    (lambda path, _: pipe(path), "it is not a regular file"),
     (lambda path, _: path.write_bytes(b"\x80\x04K\x01."), "is not a saved data buffer"),
     (lambda path, _: path.write_text("[" * 100_000), "is not a saved data buffer"),
     (lambda path, _: path.write_text("[]"), "it is not a data buffer of format 1"),
@@ -181,6 +184,12 @@ def cut(path: Path) -> Path:
     return path
 
 
+def pipe(path: Path) -> Path:
+    """Opening it would wait for a process that writes."""
+    os.mkfifo(path)
+    return path
+
+
 SOURCES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda path: [], "the source has no samples"),
     (lambda path: iter(()), "the source has no samples"),
@@ -188,6 +197,9 @@ SOURCES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda path: path / "missing.jsonl", "cannot be read"),
     (lambda path: lines(path / "empty.jsonl", 0), "the source has no samples"),
     (lambda path: cut(path / "cut.jsonl"), "line 3 is no JSON value"),
+    (lambda path: cut(path / "cut.jsonl"), "Expecting ':' delimiter at column 5"),
+    (lambda path: pipe(path / "pipe"), "it is not a regular file"),
+    (lambda path: path, "it is not a regular file"),
 ]
 
 
@@ -219,6 +231,25 @@ def test_a_source_that_ends_early_loses_nothing(inline: roost.Cluster) -> None:
     assert buffer.epoch == 1
 
 
+def test_a_file_that_changes_under_a_buffer_is_noticed_and_loses_nothing(
+    inline: roost.Cluster, tmp_path: Path
+) -> None:
+    source = lines(tmp_path / "samples.jsonl")
+    buffer, before = roost.DataBuffer(source), source.read_text()
+    with source.open("a") as more:
+        more.write('{"square": -1}\n')  # it is not one of this buffer's samples
+    first = buffer.get_samples(5)
+    source.write_text(before.replace("4", "5"))  # as long as before, and all lines are JSON
+    with pytest.raises(roost.ConfigurationError, match="the file has changed while it is in use"):
+        buffer.get_samples(COUNT - 5)
+    source.write_text("")
+    with pytest.raises(roost.ConfigurationError, match="the file has changed while it is in use"):
+        buffer.get_samples(1)
+    source.write_text(before)
+    rest = buffer.get_samples(COUNT - 5)
+    assert sorted(one["square"] for one in [*first, *rest]) == [n * n for n in range(COUNT)]
+
+
 def test_mistakes(inline: roost.Cluster, tmp_path: Path) -> None:
     with pytest.raises(roost.ClusterError, match="no process of this job has made a data buffer 'x'"):
         roost.DataBuffer(name="x")
@@ -227,7 +258,7 @@ def test_mistakes(inline: roost.Cluster, tmp_path: Path) -> None:
     buffer = roost.DataBuffer(range(COUNT), seed=2)
     with pytest.raises(roost.ClusterError, match="has seed 2, not 3"):
         roost.DataBuffer(range(COUNT), seed=3)
-    for wrong in (-1, True, "3"):
+    for wrong in (-1, True, "3", 10**9):
         with pytest.raises(roost.ConfigurationError, match="a number of samples"):
             buffer.get_samples(wrong)  # type: ignore[arg-type]
     with pytest.raises(roost.ConfigurationError, match="put_back takes a list"):
@@ -247,6 +278,8 @@ def buffer_actors() -> list[str]:
 
 @pytest.mark.ray
 def test_a_buffer_is_shared_by_the_processes_of_a_job(cluster: roost.Cluster, tmp_path: Path) -> None:
+    import ray
+
     source = lines(tmp_path / "samples.jsonl")
     broken = cut(tmp_path / "cut.jsonl")
     strategy = roost.NodePlacementStrategy([0])
@@ -268,3 +301,8 @@ def test_a_buffer_is_shared_by_the_processes_of_a_job(cluster: roost.Cluster, tm
     following = buffer.get_samples(5)
     buffer.load(tmp_path / "state.json")
     assert buffer.get_samples(5) == following
+    os.kill(
+        ray.get(buffer._side._host.__ray_call__.remote(lambda _: os.getpid()), timeout=60), signal.SIGKILL
+    )
+    with pytest.raises(roost.ChannelError, match="process of data buffer 'shared' has ended, and with it"):
+        buffer.get_samples(1)

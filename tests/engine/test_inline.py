@@ -272,6 +272,18 @@ cluster:
             group.shutdown()
 
 
+def test_without_a_strategy_each_accelerator_has_a_process() -> None:
+    with roost.Cluster(num_nodes=2, inline="2x4") as cluster:
+        group = Reporter.create_group().launch(cluster)
+        places = group.placements
+        assert [(one.node_id, one.local_gpu_id) for one in places] == [
+            (n, d) for n in (0, 1) for d in range(4)
+        ]
+        assert group.environment("CUDA_VISIBLE_DEVICES").wait() == [
+            {"CUDA_VISIBLE_DEVICES": str(device)} for _ in range(2) for device in range(4)
+        ]
+
+
 def test_anything_with_get_placement_is_a_strategy(cluster: roost.Cluster) -> None:
     class Odd:
         def get_placement(self, cluster: Any, isolate_accelerator: bool = True) -> list[roost.Placement]:

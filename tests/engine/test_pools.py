@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import ray
 from crew import Reporter
+from rank_actor import RankActor
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from running import new_job
 
@@ -38,30 +38,17 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def small_job(connected: str) -> Iterator[roost.Cluster]:
-    with roost.Cluster(num_nodes=1, job=new_job("small")) as made:
-        yield made
-
-
-@pytest.fixture
-def small(small_job: Any) -> Iterator[roost.Cluster]:
-    """A job of one node, which holds nothing when a test begins."""
-    yield small_job
-    small_job._backend.reservation.release()
-    small_job._backend._uses.clear()
-
-
-@pytest.fixture(scope="module")
 def second(connected: str) -> Iterator[roost.Cluster]:
-    with roost.Cluster(num_nodes=3, job=new_job("second")) as made:
+    with roost.Cluster(num_nodes=2, job=new_job("second")) as made:
         yield made
 
 
 @pytest.fixture
 def other(second: roost.Cluster) -> Iterator[roost.Cluster]:
-    """Another job, which holds nothing when a test begins."""
+    """Another job, of two nodes, which holds nothing when a test begins."""
     yield second
     second._backend.reservation.release()
+    second._backend._uses.clear()  # type: ignore[attr-defined]
 
 
 def places(positions: Any) -> list[tuple[int, int]]:
@@ -210,13 +197,13 @@ def _device_of_a_server(job: roost.Cluster, foreign: list[Any]) -> str:
 
 
 def test_numbers_that_stand_for_another_accelerator_are_not_given_out_twice(
-    small: roost.Cluster, foreign: list[Any]
+    other: roost.Cluster, foreign: list[Any]
 ) -> None:
-    theirs = _device_of_a_server(small, foreign)
+    theirs = _device_of_a_server(other, foreign)
     strategy = roost.FlexiblePlacementStrategy([[int(theirs)]])
-    with Reporter.create_group().launch(small, strategy, name="first") as first:
+    with Reporter.create_group().launch(other, strategy, name="first") as first:
         ray.kill(foreign.pop())
-        pool = small.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0))
+        pool = other.pool(Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0))
         names = [one.name for one in pool.positions]
         seen = first.environment("CUDA_VISIBLE_DEVICES").wait(60)[0]["CUDA_VISIBLE_DEVICES"]
         assert seen != theirs
@@ -246,12 +233,12 @@ def test_named_accelerators_can_be_had_again_at_once(cluster: roost.Cluster) -> 
             assert [one.name for one in pool.positions] == ["1", "2"]
 
 
-def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(small: roost.Cluster) -> None:
-    with Reporter.create_group().launch(small, roost.PackedPlacementStrategy(0, 1), name="before") as group:
+def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(other: roost.Cluster) -> None:
+    with Reporter.create_group().launch(other, roost.PackedPlacementStrategy(0, 1), name="before") as group:
         layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="0-2")
-        with small.pool(layout) as pool:
+        with other.pool(layout) as pool:
             with pytest.raises(roost.ReservationError, match="2 accelerators are in another pool"):
-                small.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2"))
+                other.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2"))
             assert len(pool) == 3
         assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
 
@@ -275,9 +262,9 @@ def test_a_released_pool_ends_what_runs_on_it_and_is_of_no_more_use(cluster: roo
     assert not _groups_of(cluster)
 
 
-def test_an_attached_process_knows_what_was_given_back(small: roost.Cluster) -> None:
-    pool = small.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
-    with roost.Cluster(job=small.job) as attached:
+def test_an_attached_process_knows_what_was_given_back(other: roost.Cluster) -> None:
+    pool = other.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
+    with roost.Cluster(job=other.job) as attached:
         strategy = roost.PackedPlacementStrategy(0, 1)
         with Reporter.create_group().launch(attached, strategy, name="one") as group:
             assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
@@ -392,25 +379,6 @@ def test_a_pool_from_a_job_with_node_groups(clusters: Clusters) -> None:
         cluster.pool({"cluster": {"component_placement": {"env": 0}}})
 
 
-class Mine:
-    """An actor of a program that schedules on Ray itself."""
-
-    def where(self) -> tuple[str, list[Any], str]:
-        return (
-            ray.get_runtime_context().get_node_id(),
-            ray.get_gpu_ids(),
-            os.environ["CUDA_VISIBLE_DEVICES"],
-        )
-
-    def child_is_in_the_group(self) -> bool:
-        @ray.remote(num_cpus=0)
-        def own_group() -> str:
-            return ray.util.get_current_placement_group().id.hex()
-
-        mine: str = ray.util.get_current_placement_group().id.hex()
-        return ray.get(own_group.remote(), timeout=60) == mine
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -436,7 +404,7 @@ def test_each_rank_of_the_loop_sits_on_its_position(cluster: roost.Cluster, firs
                     placement_group_bundle_index=bundles[rank],
                     placement_group_capture_child_tasks=True,
                 )
-                actor = ray.remote(num_gpus=shares[role], num_cpus=shares[role])(Mine)
+                actor = ray.remote(num_gpus=shares[role], num_cpus=shares[role])(RankActor)
                 started.append((actor.options(scheduling_strategy=where).remote(), ALL[rank], devices[rank]))
             # The second one of each rank is started when the first ones run.
             found = ray.get([one.where.remote() for one, _, _ in started], timeout=120)
@@ -500,14 +468,14 @@ def test_cpus_that_others_hold_are_named(cluster: roost.Cluster, monkeypatch: py
         ray.util.remove_placement_group(group)
 
 
-def test_placement_groups_are_not_made_of_what_a_group_holds(small: roost.Cluster) -> None:
+def test_placement_groups_are_not_made_of_what_a_group_holds(other: roost.Cluster) -> None:
     """Its accelerators are one bundle without a CPU, so a loop over ranks would not work."""
     layout = Layout(actor_num_gpus_per_node=3, rollout_num_gpus=0, accelerators="0-2")
-    with Reporter.create_group().launch(small, roost.PackedPlacementStrategy(0, 1), name="before") as group:
+    with Reporter.create_group().launch(other, roost.PackedPlacementStrategy(0, 1), name="before") as group:
         with pytest.raises(
             roost.ReservationError, match="2 accelerators are held for worker groups"
         ) as caught:
-            roost.create_placement_groups(layout, small)
+            roost.create_placement_groups(layout, other)
         assert "before those worker groups, or name other accelerators" in str(caught.value)
         assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
 
@@ -522,8 +490,8 @@ def test_options_for_actors_of_the_programs_own(cluster: roost.Cluster) -> None:
     try:
         assert trains.shares == [0.8] * 4 + [1.0] * 2
         assert serves.shares == [0.2] * 4
-        actors = [ray.remote(Mine).options(**trains.options(index)).remote() for index in (1, 5)]
-        actors.append(ray.remote(Mine).options(**serves.options(0, 4)).remote())
+        actors = [ray.remote(RankActor).options(**trains.options(index)).remote() for index in (1, 5)]
+        actors.append(ray.remote(RankActor).options(**serves.options(0, 4)).remote())
         found = ray.get([actor.where.remote() for actor in actors], timeout=60)
         ids = [cluster.node_infos[rank].node_id for rank in range(3)]
         assert [(node, seen) for node, _, seen in found] == [
@@ -572,15 +540,15 @@ def test_without_a_cluster_one_is_made_over_all_nodes(
     assert groups.cluster.job not in roost.running_jobs()
 
 
-def test_five_components_on_one_accelerator(small: roost.Cluster) -> None:
+def test_five_components_on_one_accelerator(other: roost.Cluster) -> None:
     """Pitfall: shares are constants, so a fourth colocated component cannot start."""
     names = ["actor", "rollout", "reward", "critic", "env"]
     job = {"cluster": {"component_placement": {",".join(names): 0}}}
-    with small.launch(roost.plan(job, small), dict.fromkeys(names, Reporter)) as run:
+    with other.launch(roost.plan(job, other), dict.fromkeys(names, Reporter)) as run:
         charged = [run[name].own_share().wait(60)[0] for name in names]
         assert charged == [0.2] * 5
         assert sum(charged) <= 1
-        manager = roost.WorkerManager.get_proxy(small.job)
+        manager = roost.WorkerManager.get_proxy(other.job)
         assert {name: one["shares"] for name, one in manager.list_groups().items()} == {
             name: [0.2] for name in names
         }

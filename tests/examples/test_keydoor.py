@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from keydoor_job import job_of, launched
+from keydoor_job import FOLDER, job_of, launched
 
 import roost
 
@@ -75,8 +75,8 @@ def test_colocated_it_learns_the_same_curve_each_time_and_engines_share_the_weig
     config.cluster.component_placement["actor,rollout"] = "0-3:0-1"  # all on one node
     with launched(cluster, config, rollout=Located) as run:
         first, behind = train.train(run, config.training, seed=1)
-        again, _ = train.train(run, config.training, seed=1)
-        assert again == first
+        again, _ = train.train(run, job_of("colocated", steps=6).training, seed=1)
+        assert again == first[:6]
         assert behind == [0] * 16
         assert mean(first[-3:]) > first[0] + 0.4
         assert mean(first[-3:]) > reward_of_a_random_policy() + 0.4
@@ -86,6 +86,39 @@ def test_colocated_it_learns_the_same_curve_each_time_and_engines_share_the_weig
         assert one == other  # two processes have the same bytes of the same memory,
         assert one[0] not in ("", "0")  # which is a file that both map
         assert not one[2]
+
+
+def test_on_three_kinds_of_nodes_inline() -> None:
+    """The job with robots and agents, in this process; and mistakes about whom to kill."""
+    config = job_of("hetero", steps=12)
+    with (
+        roost.Cluster(num_nodes=3, inline="1x2:A800,1x2:4090,1x0") as cluster,
+        launched(cluster, config) as run,
+    ):
+        where = {
+            name: [(one.cluster_node_rank, one.local_hardware_ranks) for one in part.placements]
+            for name, part in run.plan.components.items()
+        }
+        assert where == {
+            "actor": [(0, [0]), (0, [1])],
+            "inference": [(1, [0])],
+            "rollout": [(1, [0]), (1, [1])],
+            "env": [(2, [0]), (2, [1])],
+            "reward": [(2, [])],
+        }
+        curve, behind = train.train(run, config.training, seed=1)
+        assert mean(curve[-3:]) > curve[0] + 0.2
+        assert max(behind) <= 1
+        for wrong in ("rollout:1", "rollout:2@5", "rolout:0@5", "rollout:0@0", "rollout:0@13", "5"):
+            config.training.kill = wrong
+            with pytest.raises(roost.ConfigurationError, match=r"rollout 0-1.*steps: 1-12"):
+                train.main(run, config)
+
+
+def test_the_tutorial_shows_the_files_of_the_example() -> None:
+    page = (FOLDER.parents[1] / "docs" / "tutorial.md").read_text()
+    for name in ("grid.py", "policy.py"):
+        assert f"```python\n# {name}\n{(FOLDER / name).read_text()}```\n" in page
 
 
 def staleness_in(trace: Path) -> list[int]:
@@ -121,7 +154,7 @@ def test_disaggregated_it_learns_within_its_staleness_though_an_engine_is_killed
         assert len(found) == 3
         assert max(found) <= max(behind) == 1
 
-        config.training.kill = "rollout:1@3"
+        config.training.kill = "rollout:1@4"
         assert train.main(run, config) == 0  # the threshold was reached
         actions = [(event.component, event.rank, event.action) for event in run.events]
         assert ("rollout", 1, "restarted") in actions

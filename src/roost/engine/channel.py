@@ -17,6 +17,9 @@ WAIT = 300.0  # seconds
 AT_A_TIME = 1_000  # values of a put_many that wait in the channel's process
 Steps = Generator[Any, Any, Any]
 
+# By consumer, the takes of this process whose answers have not arrived: no other take of it acknowledges their items.
+_unseen: dict[str, set[str]] = {}
+
 
 class Channel:
     """The job's channel of this name, from any of its processes. The first process that opens it makes it.
@@ -184,14 +187,18 @@ class Channel:
         wanted = Wanted(key=key, count=count, weight=weight, oldest=oldest)
         side, token = self._side, self._side.new_token()
         consumer = yield from side.consumer()
-        patience = side.patience(timeout, waits)
+        patience, unseen = side.patience(timeout, waits), _unseen.setdefault(consumer, set())
+        others = tuple(unseen)
+        unseen.add(token)
         try:
             with waiting(FOR_CHANNEL):
-                decision = yield from side.take(token, patience, consumer, wanted)
+                decision = yield from side.take(token, patience, consumer, wanted, others)
             values = (yield from side.opened(decision)) if isinstance(decision, Handed) else None
         except BaseException:  # values that the caller does not see go back to the channel
             side.withdraw(token)
             raise
+        finally:
+            unseen.discard(token)
         if values is None:
             raise channel_errors.not_taken(self.name, decision, wanted, patience, "" if waits else side.note)
         return Batch(values, decision)
@@ -205,7 +212,7 @@ class Channel:
 
     def _ack(self) -> Steps:
         consumer = yield from self._side.consumer()
-        yield self._side.ask("acknowledge", consumer)
+        yield self._side.ask("acknowledge", consumer, tuple(_unseen.get(consumer, ())))
 
     # -- the channel itself ----------------------------------------------------------------------------
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from roost.engine.channels.channel_errors import check_name
-from roost.engine.channels.sample_source import prepared
+from roost.engine.channels.sample_source import MOST, prepared
 from roost.engine.here import inline_here
 from roost.errors import ClusterError, ConfigurationError, shown
 from roost.planning.files import write_file
@@ -43,9 +44,10 @@ class DataBuffer:
 
     def get_samples(self, count: int) -> list[Any]:
         """The next samples: those that were put back first. Each goes to one process."""
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
             raise ConfigurationError(
-                code="RC104", what=f"a number of samples is a whole number, not {shown(count)}"
+                code="RC104",
+                what=f"a number of samples is a whole number from 0 to {MOST:,}, not {shown(count)}",
             )
         samples: list[Any] = self._side.ask("take", count)
         return samples
@@ -71,8 +73,9 @@ class DataBuffer:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on with the samples that came next when the file was saved."""
         try:
-            if Path(path).stat().st_size > LARGEST:
-                raise ValueError("it is too large")
+            found = Path(path).stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+                raise ValueError("it is not a regular file, or too large")
             state = json.loads(Path(path).read_text("utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigurationError(

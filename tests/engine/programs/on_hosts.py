@@ -6,7 +6,6 @@ Three hosts have the order that roost gives them; the plan that is saved there i
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import time
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from typing import Any
 import ray
 from crew import Reporter
 from engines import COMMAND, Telling, Visitor
+from pool_program import InfoActor, sort_key
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from saying import say
 
@@ -60,28 +60,6 @@ def pools(cluster: roost.Cluster) -> dict[str, Any]:
     except roost.RoostError as error:
         said["twelve"] = str(error)
     return said
-
-
-@ray.remote(num_gpus=1)
-class InfoActor:
-    """One for each bundle, as programs do that find out the order themselves."""
-
-    def get_ip_and_gpu_id(self):
-        return ray.util.get_node_ip_address(), ray.get_gpu_ids()[0]
-
-
-def sort_key(x):
-    _, node_identifier, gpu_id = x
-    try:
-        node_ip_parts = list(map(int, node_identifier.split(".")))
-    except ValueError:
-        try:
-            ip_address = socket.gethostbyname(node_identifier)
-            node_ip_parts = list(map(int, ip_address.split(".")))
-        except (socket.gaierror, TypeError):
-            node_ip_parts = [ord(c) for c in node_identifier]
-
-    return (node_ip_parts, gpu_id)
 
 
 def with_probes_of_its_own(cluster: roost.Cluster) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Batch(list[Any]):
 
     def __init__(self, values: Iterable[Any], handed: Handed) -> None:
         super().__init__(values)
-        self._facts = [(item.key, item.weight, item.version, item.redelivered) for item in handed.items]
+        self._facts = [item[2:] for item in handed.items]
         self.too_old = handed.too_old
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,17 +50,22 @@ class ChannelDesk:
             timeout,
         )
 
-    async def take(self, token: Token, timeout: float, consumer: str, wanted: Wanted) -> Decision | None:
-        """Wait for the items, at most `timeout` seconds. None if no process is there to take them any more."""
+    async def take(
+        self, token: Token, timeout: float, consumer: str, wanted: Wanted, unseen: Collection[Token] = ()
+    ) -> Decision | None:
+        """Wait for the items, at most `timeout` seconds. None if no process is there to take them any more.
+
+        `unseen` are takes of the same consumer whose answers it has not seen.
+        """
         if token in self._withdrawn or consumer in self._ended:
             return None
         now = time.monotonic()
         return await self._decided(
-            token, self._table.take(token, consumer, wanted, now, now + timeout), timeout
+            token, self._table.take(token, consumer, wanted, now, now + timeout, unseen), timeout
         )
 
-    async def acknowledge(self, consumer: str) -> None:
-        self._tell(self._table.acknowledge(consumer, time.monotonic()))
+    async def acknowledge(self, consumer: str, unseen: Collection[Token] = ()) -> None:
+        self._tell(self._table.acknowledge(consumer, time.monotonic(), unseen))
 
     async def lose(self, token: Token, numbers: Sequence[int]) -> None:
         """Items that were handed out cannot be fetched any more."""

@@ -6,6 +6,8 @@ import hashlib
 import itertools
 import json
 import os
+import zlib
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +15,8 @@ from typing import Any, Protocol
 from roost.engine.channels.sample_order import SourceFacts
 from roost.errors import ConfigurationError, Finding, shown
 
-MOST = 10_000_000  # samples of an iterable: they are all kept, and an endless one would never be read
+MOST = 10_000_000  # samples of an iterable, which are all kept, and of one request
+MOST_SHOWN = 20  # lines that are no JSON
 
 
 class Source(Protocol):
@@ -27,29 +30,37 @@ class JsonLines:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        digest, self._starts = hashlib.sha256(), list[int]()
+        digest, self._starts = hashlib.sha256(), array("Q")
+        self._sizes, self._checksums = array("Q"), array("L")
         findings: list[Finding] = []
         try:
+            if Path(path).exists() and not Path(path).is_file():  # reading a pipe or a device may never end
+                raise OSError(0, "it is not a regular file")
             self._file = Path(path).open("rb")  # noqa: SIM115
             start = 0
             for number, line in enumerate(self._file, 1):
                 digest.update(line)
                 if line.strip():
                     self._starts.append(start)
-                    findings += _line_problem(path, number, line)
+                    self._sizes.append(len(line))
+                    self._checksums.append(zlib.crc32(line))
+                    findings += _line_problem(path, number, line) if len(findings) < MOST_SHOWN else []
                 start += len(line)
         except OSError as error:
             raise _unusable(f"{path}: cannot be read", error.strerror or str(error)) from None
         if findings:
-            raise ConfigurationError(*findings[:20])
+            raise ConfigurationError(*findings)
         self.facts = SourceFacts(count=len(self._starts), digest=digest.hexdigest())
 
     def __getitem__(self, place: int) -> Any:
-        self._file.seek(self._starts[place])
-        try:
-            return json.loads(self._file.readline())
-        except ValueError as error:
-            raise _unusable(f"{self.path}: the file has changed while it is in use", str(error)) from None
+        line = os.pread(self._file.fileno(), self._sizes[place], self._starts[place])
+        if zlib.crc32(line) != self._checksums[place]:
+            raise _unusable(
+                f"{self.path}: the file has changed while it is in use",
+                f"sample {place} is no longer where it was",
+                "put the old content back, or start the job anew",
+            )
+        return json.loads(line)
 
 
 class DatasetSource:
@@ -105,7 +116,10 @@ def _line_problem(path: str, number: int, line: bytes) -> list[Finding]:
         json.loads(line)
     except (ValueError, RecursionError) as error:
         what = f"{path}: line {number} is no JSON value"
-        return [Finding(code="RS104", what=what, why=str(error), remedy="was the file cut?")]
+        why = (
+            f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        )
+        return [Finding(code="RS104", what=what, why=why, remedy="was the file cut?")]
     return []
 
 

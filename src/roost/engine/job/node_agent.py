@@ -166,6 +166,7 @@ class NodeAgent:
         except ray.exceptions.RayActorError:
             if self._kept.get(name) is kept:
                 del self._kept[name]
+                ray.kill(kept)  # Ray finds a dead actor by its name until then
             return False
         return True
 

@@ -6,7 +6,7 @@ import io
 import pickle
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray import cloudpickle
@@ -43,6 +43,13 @@ class SmallValue(PackedValue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SmallValue, (self.references, *map(bytes, (self.data, *self.buffers)))
+
+
+class StoredValue(NamedTuple):
+    """A packed value in the object store: values that were put together may share an object."""
+
+    object: Any  # a reference of Ray
+    place: int
 
 
 class Packer:

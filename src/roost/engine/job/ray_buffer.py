@@ -8,9 +8,9 @@ import ray
 
 from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
 from roost.engine.connection.actors import answer
+from roost.engine.job.kept_actors import find_kept, find_or_keep, process_ended
 from roost.engine.job.packed_value import PackedValue, pack, unpack
-from roost.engine.job.ray_channel import find_kept, find_or_keep
-from roost.errors import ConfigurationError
+from roost.errors import ConfigurationError, JobEnded
 
 ANSWER_WITHIN = 300.0  # seconds; a large file is read when the buffer is made
 
@@ -35,23 +35,27 @@ class BufferHost:
 
 
 class RayBuffer:
-    def __init__(self, name: str, host: Any) -> None:
-        self.name, self._host = name, host
+    def __init__(self, job: str, name: str, host: Any) -> None:
+        self.job, self.name, self._host = job, name, host
 
     def ask(self, method: str, *args: Any) -> Any:
         asked = self._host.ask.remote(method, *args)
-        return answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
+        try:
+            return answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
+        except JobEnded as error:
+            what = f"the process of data buffer {self.name!r} has ended, and with it what it has given out"
+            raise process_ended(self.job, self._host, what, error) from None
 
 
 def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
     """On the node of the process that makes it, where its files are."""
     actor = f"data-buffer:{name}"
     if source is None:
-        _, host = find_kept(actor)
+        job, host = find_kept(actor)
         if host is None:
             raise no_such_buffer(name)
     else:
-        _, host = find_or_keep(actor, BufferHost, on_this_node=True)
+        job, host = find_or_keep(actor, BufferHost, on_this_node=True)
     packed = None if source is None else pack(source, inline=0)
     try:
         answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
@@ -59,4 +63,4 @@ def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
         if answer(host.is_empty.remote(), f"asking data buffer {name!r}"):
             ray.kill(host)
         raise
-    return RayBuffer(name, host)
+    return RayBuffer(job, name, host)

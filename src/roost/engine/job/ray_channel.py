@@ -11,32 +11,34 @@ import itertools
 import os
 import pickle
 import secrets
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 
-from roost.engine.channels.channel_table import Decision, Handed, Item, PutDone
-from roost.engine.connection.actors import answer, async_answer, find_actor, job_namespace
+from roost.engine.channels.channel_table import Decision, Handed, PutDone
+from roost.engine.connection.actors import answer, async_answer
 from roost.engine.job.agents import agent_on, head_agent
 from roost.engine.job.channel_host import ChannelHost, channel_actor
-from roost.engine.job.managers import check_connected, current_job
+from roost.engine.job.kept_actors import find_or_keep, process_ended
+from roost.engine.job.managers import check_connected
 from roost.engine.job.open_jobs import is_driver
-from roost.engine.job.packed_value import PackedValue, Packer, SmallValue, unpack
+from roost.engine.job.packed_value import PackedValue, Packer, SmallValue, StoredValue, unpack
 from roost.engine.processes.process_facts import this_process
 from roost.engine.workers.remote_errors import in_one_line
 from roost.engine.workers.worker_context import describe_this_process
-from roost.errors import ChannelError, ClusterError, ConfigurationError, counted
+from roost.errors import ChannelError, ClusterError, ConfigurationError, JobEnded, RoostError, counted
 
 GRACE = 60.0  # seconds that a process of roost may be late with its answer
-START_WITHIN = 120.0  # seconds
 INLINE, INLINE_IN_FULL = (
     4_096,
     256,
 )  # bytes of a value that travels in messages and is held by the channel itself
 FULL = 8_192  # items from which on the channel should hold fewer bytes
+OBJECT = (
+    1024 * 1024
+)  # bytes of an object that holds several values: each costs as much as storing hundreds of KiB
 CHUNK = 64 * 1024 * 1024  # bytes that an agent is handed at a time
 
 
@@ -47,6 +49,7 @@ class Asked:
     ref: Any
     what: str
     within: float
+    of_channel: bool = True  # not of an agent
 
 
 Steps = Generator[Asked, Any, Any]
@@ -95,6 +98,8 @@ class RayChannel:
             while True:
                 try:
                     found = answer(asked.ref, asked.what, asked.within)
+                except JobEnded as error:
+                    asked = steps.throw(self._ended(error) if asked.of_channel else error)
                 except BaseException as error:
                     asked = steps.throw(error)
                 else:
@@ -108,12 +113,18 @@ class RayChannel:
             while True:
                 try:
                     found = await async_answer(asked.ref, asked.what, asked.within)
+                except JobEnded as error:
+                    asked = steps.throw(self._ended(error) if asked.of_channel else error)
                 except BaseException as error:
                     asked = steps.throw(error)
                 else:
                     asked = steps.send(found)
         except StopIteration as end:
             return end.value
+
+    def _ended(self, error: JobEnded) -> RoostError:
+        what = f"the process of channel {self.name!r} has ended, and its items are lost with it"
+        return process_ended(self.job, self._host, what, error)
 
     def withdraw(self, token: str) -> None:
         """Whatever the channel answers to this request, no code is there to see it."""
@@ -122,14 +133,18 @@ class RayChannel:
 
     def consumer(self) -> Steps:
         """The name of this process as one that takes. The channel knows it from the first time on."""
-        place = (os.getpid(), self.job, self.name)
+        place = (
+            os.getpid(),
+            self.job,
+            self._host._actor_id.hex(),
+        )  # a channel that was lost may be made anew
         if place not in _consumers:
             token, who = secrets.token_hex(8), describe_this_process()
             agent = agent_on(self.job, ray.get_runtime_context().get_node_id())
             if agent is not None:
-                yield self.ask("join_watched", token, who, this_process(), agent)
+                join: tuple[Any, ...] = ("join_watched", token, who, this_process(), agent)
             elif is_driver(self.job):  # the job ends with its driver, so no agent need watch the driver
-                yield self.ask("join", token, who)
+                join = ("join", token, who)
             else:
                 head_agent(self.job)  # raises if the job has ended
                 raise ClusterError(
@@ -138,7 +153,13 @@ class RayChannel:
                     why="no agent of the job would notice its end, and what it took would be lost",
                     remedy="take in a worker or in the driver",
                 )
-            _consumers[place] = (self._host, token)
+            # Noted before the answer: other threads and coroutines of this process are the same consumer.
+            if _consumers.setdefault(place, (self._host, token))[1] == token:
+                try:
+                    yield self.ask(*join)
+                except Exception:
+                    del _consumers[place]
+                    raise
         return _consumers[place][1]
 
     # -- values ----------------------------------------------------------------------------------------
@@ -148,13 +169,14 @@ class RayChannel:
         # A channel that holds many items should not hold the bytes of each.
         packer = Packer(INLINE if self._held + len(values) < FULL else INLINE_IN_FULL)
         contents: list[Any] = [self._packed(packer, value) for value in values]
-        large = [place for place, one in enumerate(contents) if _is_large(one)]
-        for chunk in _chunks(large, contents):
-            ref = self._own_agent().adopt.remote(*[contents[place] for place in chunk])
-            what = f"storing {counted(len(chunk), 'item')} for channel {self.name!r}"
-            adopted = yield Asked(ref=ref, what=what, within=600.0)
-            for place, reference in zip(chunk, adopted, strict=True):
-                contents[place] = reference
+        for chunk in _chunks({place: one.size for place, one in enumerate(contents) if _is_large(one)}):
+            objects = [[contents[place] for place in places] for places in chunk]
+            what = f"storing {counted(sum(map(len, objects)), 'item')} for channel {self.name!r}"
+            ref = self._own_agent().adopt.remote(*objects)
+            adopted = yield Asked(ref=ref, what=what, within=600.0, of_channel=False)
+            for places, reference in zip(chunk, adopted, strict=True):
+                for number, place in enumerate(places):
+                    contents[place] = StoredValue(reference, number)
         return contents
 
     def _packed(self, packer: Packer, value: Any) -> Any:
@@ -174,14 +196,16 @@ class RayChannel:
 
     def opened(self, handed: Handed) -> Steps:
         """The values of items. What was lost is dropped; the rest of the items goes back to the channel."""
-        refs = [item.content for item in handed.items if isinstance(item.content, ray.ObjectRef)]
+        contents = [item.content for item in handed.items]
+        refs = list(dict.fromkeys(one.object for one in contents if isinstance(one, StoredValue)))
         if not refs:
-            return [unpack(item.content) for item in handed.items]
+            return self._loaded(contents)
         try:
-            what = f"fetching {counted(len(refs), 'item')} of channel {self.name!r}"
-            found = yield Asked(ref=refs, what=what, within=600.0)
+            what = f"fetching {counted(len(refs), 'object')} of channel {self.name!r}"
+            found = yield Asked(ref=refs, what=what, within=600.0, of_channel=False)
         except ray.exceptions.RayError as error:
-            lost = [item.number for item in handed.items if _is_lost(item)]
+            gone = {ref for ref in refs if _is_lost(ref)}
+            lost = [item.number for item in handed.items if getattr(item.content, "object", None) in gone]
             yield self.ask("lose", handed.token, lost)
             raise ChannelError(
                 code="RE126",
@@ -189,11 +213,21 @@ class RayChannel:
                 why=f"they were on a node that is gone ({type(error).__name__})",
                 remedy="the other items of this take are in the channel again",
             ) from error
-        packed = iter(found)
-        return [
-            unpack(next(packed) if isinstance(item.content, ray.ObjectRef) else item.content)
-            for item in handed.items
-        ]
+        objects = dict(zip(refs, found, strict=True))
+        return self._loaded(
+            [objects[one.object][one.place] if isinstance(one, StoredValue) else one for one in contents]
+        )
+
+    def _loaded(self, contents: Sequence[Any]) -> list[Any]:
+        try:
+            return [unpack(content) for content in contents]
+        except Exception as error:
+            raise ConfigurationError(
+                code="RC103",
+                what=f"an item of channel {self.name!r} cannot be loaded by this process",
+                why=in_one_line(error)[:500],
+                remedy="make its class importable here; the items of this take are in the channel again",
+            ) from error
 
     def _own_agent(self) -> Any:
         """The agent of this node, or of the job's first node."""
@@ -203,7 +237,9 @@ class RayChannel:
         return self._agent
 
 
-_consumers: dict[tuple[int, str, str], tuple[Any, str]] = {}  # this process as one that takes, by channel
+_consumers: dict[
+    tuple[int, str, str], tuple[Any, str]
+] = {}  # this process as one that takes, by channel's actor
 _tokens = itertools.count()
 _own_prefix = secrets.token_hex(8)
 
@@ -212,32 +248,6 @@ def open_ray_channel(name: str) -> RayChannel:
     """The channel of this process's job. The first process that opens it makes it."""
     job, host = find_or_keep(channel_actor(name), ChannelHost)
     return RayChannel(job, name, host)
-
-
-def find_kept(actor: str) -> tuple[str, Any]:
-    """The job of this process, and its named actor of this name or None."""
-    check_connected()
-    told = os.environ.get("ROOST_JOB")  # asking for the job's name costs more than trying this one
-    for job in [told] if told else []:
-        with suppress(ValueError):
-            return job, find_actor(actor, job)
-    job = current_job()
-    with suppress(ValueError):
-        return job, find_actor(actor, job)
-    return job, None
-
-
-def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str, Any]:
-    """A named actor of this process's job, which lives as long as the job. Returns the job too.
-
-    It is on the job's first node, or on this node if that is one of the job's.
-    """
-    job, found = find_kept(actor)
-    if found is not None:
-        return job, found
-    agent = agent_on(job, ray.get_runtime_context().get_node_id()) if on_this_node else None
-    kept = (agent or head_agent(job)).keep.remote(actor, job_namespace(job), cls)
-    return job, answer(kept, f"starting {actor}", START_WITHIN)
 
 
 def leave_channels(job: str | None = None) -> None:
@@ -259,24 +269,28 @@ def _is_large(content: Any) -> bool:
     return isinstance(content, PackedValue) and not isinstance(content, SmallValue)
 
 
-def _chunks(places: Sequence[int], contents: Sequence[Any]) -> Iterator[list[int]]:
-    chunk: list[int] = []
-    size = 0
-    for place in places:
-        chunk.append(place)
-        size += contents[place].size
-        if size >= CHUNK:
+def _chunks(sizes: Mapping[int, int]) -> Iterator[list[list[int]]]:
+    """What an agent is handed at a time: objects, each with the places of the values in it."""
+    chunk: list[list[int]] = []
+    total = room = 0
+    for place, size in sizes.items():
+        if size <= room:
+            chunk[-1].append(place)
+            room -= size
+        else:
+            chunk.append([place])
+            room = OBJECT - size
+        total += size
+        if total >= CHUNK:
             yield chunk
-            chunk, size = [], 0
+            chunk, total, room = [], 0, 0
     if chunk:
         yield chunk
 
 
-def _is_lost(item: Item) -> bool:
-    if not isinstance(item.content, ray.ObjectRef):
-        return False
+def _is_lost(ref: Any) -> bool:
     try:
-        ray.get(item.content, timeout=GRACE)
+        ray.get(ref, timeout=GRACE)
     except ray.exceptions.GetTimeoutError:  # slow, and not lost
         return False
     except ray.exceptions.RayError:
