@@ -1,7 +1,8 @@
 """Notices that the cluster itself is gone. The job's managers import this, so it imports little.
 
 Without its head, Ray answers nothing and ends the program after a minute. A thread knocks at the head's port; once it
-stays silent, every wait of roost raises one error that says so.
+stays silent, every wait of roost raises one error that says so. A program that asks roost nothing gets the error in
+its own code.
 """
 
 from __future__ import annotations
@@ -20,18 +21,23 @@ import ray
 from ray._private import worker as ray_worker
 
 from roost.engine.connection.handler_exceptions import own_exceptions
+from roost.engine.connection.main_thread import leave_main_alone, may_raise_in_main, raise_in_main
 from roost.errors import ClusterGone, render
 
 log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds of silence; a head that Ray restarts needs more: ROOST_HEAD_PATIENCE
 STEP = 0.5  # seconds between two looks of a wait
+OWN_CODE_FOR = (
+    3.0  # seconds in which the program may come to a call of roost, before its own code is interrupted
+)
 
 Answer = TypeVar("Answer")
 
 _gone: ClusterGone | None = None
 _watched = ""
 _close = threading.Event()
+_main_knows = threading.Event()  # the main thread was told of the loss, or is not to be interrupted
 
 
 def watch_cluster(address: str) -> None:
@@ -41,6 +47,10 @@ def watch_cluster(address: str) -> None:
         return
     _close.set()
     _watched, _gone, _close = address, None, threading.Event()
+    if may_raise_in_main():
+        _main_knows.clear()
+    else:
+        _main_knows.set()
     threading.Thread(target=_watch, args=(address, _close), name="roost-cluster", daemon=True).start()
 
 
@@ -48,11 +58,14 @@ def forget_cluster() -> None:
     global _watched, _gone
     _close.set()
     _watched, _gone = "", None
+    leave_main_alone()
 
 
 def check_cluster() -> None:
     """Raise if the cluster is gone."""
     if _gone is not None:
+        if threading.current_thread() is threading.main_thread():
+            _main_knows.set()
         raise ClusterGone(*_gone.findings)
 
 
@@ -149,14 +162,16 @@ def _watch(address: str, close: threading.Event) -> None:
         if not ray.is_initialized():  # the program has disconnected by itself
             return
         if now - silent_since >= _patience() and not close.is_set():
-            _gone = ClusterGone(
+            gone = _gone = ClusterGone(
                 code="RE128",
                 what=f"the Ray cluster at {address} is gone",
                 why=f"its head does not answer any more, for {now - silent_since:.1f} s",
                 remedy="every process of the job ended with it; start Ray, then the job again",
             )
-            log.error("%s", render(_gone.findings))
+            log.error("%s", render(gone.findings))
             _let_the_program_end()
+            if not _main_knows.wait(OWN_CODE_FOR) and not close.is_set():
+                raise_in_main(ClusterGone(*gone.findings))
             return
 
 
