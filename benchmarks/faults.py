@@ -22,6 +22,13 @@ NUMBERS = [argument for argument in sys.argv[1:] if argument.isdecimal()]
 PARTS = [argument for argument in sys.argv[1:] if not argument.isdecimal()]
 DEATHS = int(NUMBERS[0]) if NUMBERS else 100
 PING = 1.0  # seconds
+# Ray tries to start moved ranks on the lost node until it has noticed itself: after half a minute by its defaults.
+SHORT_CHECKS = {
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
 
 
 class Victim(roost.Worker):
@@ -132,6 +139,7 @@ def nodes(shape: str = "3x2") -> None:
         "cluster": {"component_placement": {"victim": "0-3"}},
         "supervise": {"victim": {"policy": "relocate", "spare_nodes": 2}},
     }
+    os.environ.update(SHORT_CHECKS)
     with roost.embedded(shape) as address, roost.Cluster(num_nodes=3, address=address) as cluster:
         run = cluster.launch(roost.plan(job, cluster), {"victim": Victim})
         victim = run.status()[2]

@@ -68,19 +68,20 @@ def unwatched() -> Iterator[None]:
         JobWatch.cover, RayWorkers.started = cover, started  # type: ignore[method-assign]
 
 
-def one_round(cluster: roost.Cluster, watched: bool) -> tuple[float, float]:
-    """Seconds of a launch, and of a call on all workers."""
+def one_round(cluster: roost.Cluster, watched: bool) -> tuple[float, float, float]:
+    """Seconds of a launch, processor seconds of all processes in it, and seconds of a call on all workers."""
     with nullcontext() if watched else unwatched():
-        began = time.perf_counter()
+        used, began = everyone(), time.perf_counter()
         group = launched(cluster, CALLED, Idle if watched else Unwatched)
         launch = time.perf_counter() - began
+        work = sum(seconds - used.get(pid, 0.0) for pid, seconds in everyone().items())
     with group:
         times = []
         for _ in range(CALLS):
             began = time.perf_counter()
             group.nothing().wait(timeout=60)
             times.append(time.perf_counter() - began)
-    return launch, statistics.median(times)
+    return launch, work, statistics.median(times)
 
 
 class Plain:
@@ -102,9 +103,27 @@ def cpu_of(pid: int) -> float:
     return total / 1e9
 
 
+def everyone() -> dict[int, float]:
+    """Processor seconds of this process and of all below it: the embedded Ray is one of its children."""
+    found: dict[int, float] = {}
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            found[pid] = cpu_of(pid)
+            waiting += children_of(pid)
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
 def children_of(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123
-        return [int(child) for child in file.read().split()]
+    """Of all its threads."""
+    found = []
+    for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+        with open(f"/proc/{pid}/task/{thread}/children") as file:  # noqa: PTH123
+            found += [int(child) for child in file.read().split()]
+    return found
 
 
 def idle_cost(cluster: roost.Cluster) -> None:
@@ -139,11 +158,12 @@ def is_of_roost(pid: int) -> bool:
 
 def calls_and_launches(cluster: roost.Cluster) -> None:
     one_round(cluster, watched=True)  # starts Ray's processes
-    found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    found: dict[bool, list[tuple[float, ...]]] = {True: [], False: []}
     for number in range(ROUNDS):
         for watched in (True, False) if number % 2 else (False, True):
             found[watched].append(one_round(cluster, watched))
-    for index, what in enumerate((f"launch of {CALLED} workers", f"a call on {CALLED} workers")):
+    launch, call = f"launch of {CALLED} workers", f"a call on {CALLED} workers"
+    for index, what in enumerate((launch, f"processor time of a {launch}", call)):
         on, off = ([one[index] for one in found[watched]] for watched in (True, False))
         print(
             f"{what}: {1000 * min(on):.2f} ms watched, {1000 * min(off):.2f} ms not; ratio of the best "

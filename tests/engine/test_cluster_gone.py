@@ -47,6 +47,13 @@ def ray_processes(nodes: EmbeddedCluster, name: str) -> list[psutil.Process]:
             marks=pytest.mark.slow,
         ),
         pytest.param(
+            ["raylet"],
+            signal.SIGKILL,
+            ("waits", "sleeps"),
+            id="the driver's node killed",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             ["raylet", "gcs_server"],
             signal.SIGTERM,
             ("waits", "sleeps"),

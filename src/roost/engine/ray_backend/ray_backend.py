@@ -202,9 +202,17 @@ class RayBackend:
             self._uses.subtract(accelerators)
             unused = {key for key in accelerators if self._uses[key] <= 0 and key not in self._pooled}
         if unused:  # groups that other processes of the job have launched may sit there too
-            groups = WorkerManager.get_proxy(self.job).list_groups().values()
-            used = {key for group in groups for key in _accelerators(group["placements"])}
-            self.reservation.give_back(unused - used)
+            self.reservation.give_back(unused - self._used_by_groups())
+
+    def _used_by_groups(self) -> set[tuple[int, int]]:
+        try:
+            groups = [
+                group["placements"] for group in WorkerManager.get_proxy(self.job).list_groups().values()
+            ]
+        except ClusterError:  # the manager was killed; this process still knows its own groups
+            check_cluster()
+            groups = [order.placements for order, _ in self._groups.values()]
+        return {key for placements in groups for key in _accelerators(placements)}
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         site = Site(job=self.job, live=self.live, reservation=self.reservation)

@@ -113,7 +113,6 @@ class Recovery:
             self._job.live[hung.node].agent.kill.remote([hung.process])
         try:
             workers.restart(restart.ranks, START_WITHIN)
-            self._job.restarted(name)
         except (RoostError, ray.exceptions.RayError) as error:
             if self._watched.closed or not workers.running:
                 return
@@ -136,6 +135,10 @@ class Recovery:
             return
         took = time.monotonic() - began
         detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s"
+        try:
+            self._job.restarted(name)
+        except RoostError as error:  # as when a manager was killed
+            detail = f"{detail}; other processes of the job cannot find it: {error.findings[0].what}"
         self.tell([self._event(name, restart.ranks, "restarted", restart.cause, detail)])
 
     def _event(self, name: str, ranks: Sequence[int], action: str, cause: str, detail: str) -> Event:
