@@ -173,12 +173,13 @@ def _find_own_node() -> Process | None:
 
 
 def _watch(address: str, close: threading.Event) -> None:
+    global _own_node
     silent_since: float | None = None
-    own_node = _own_node()
+    _own_node = _find_own_node()
     while not close.wait(KNOCK_EVERY):
         now = time.monotonic()
-        if own_node is not None and not own_node.alive():
-            why = f"the Ray node on this machine (pid {own_node.pid}), which connects this program to it, has ended"
+        if _own_node_ended():
+            why = "the Ray node on this machine, which connects this program to it, has ended"
         elif _answers(address):
             silent_since = None
             continue
