@@ -112,6 +112,8 @@ class Recovery:
         if hung is not None:  # Ray asks a process to end before it kills it, and this one does not answer
             self._job.live[hung.node].agent.kill.remote([hung.process])
         try:
+            if restart.move and workers.start is not None:
+                workers.start.renew_program()
             workers.restart(restart.ranks, START_WITHIN)
         except (RoostError, ray.exceptions.RayError) as error:
             if self._watched.closed or not workers.running:
