@@ -64,6 +64,19 @@ def test_an_exit_ends_the_rank_and_not_the_program(
     assert group.story().wait() == [(0, 0, []), (1, 1, [1])]
 
 
+@pytest.mark.parametrize("name", ["../up", "..", ".", "a/b", "a b", "x" * 65])
+def test_names_that_could_leave_a_folder_are_refused(cluster: roost.Cluster, name: str) -> None:
+    for named, make in {
+        "a job name": lambda: roost.Cluster(num_nodes=1, inline=True, job=name),
+        "a group name": lambda: Frail.create_group().launch(cluster, name=name),
+        "a component name": lambda: roost.plan({"cluster": {"component_placement": {name: "0"}}}, "1x1"),
+        "a name of a channel": lambda: roost.Channel(name),
+        "a name of a data buffer": lambda: roost.DataBuffer([1], name=name),
+    }.items():
+        with pytest.raises(roost.RoostError, match=f"is not {named}"):
+            make()  # type: ignore[no-untyped-call]
+
+
 class Asks(roost.Worker):
     def __init__(self) -> None:
         self.in_constructor = whose_code()
