@@ -1,7 +1,11 @@
-"""How fast failures are seen and mended: `python benchmarks/faults.py [DEATHS]`. Prints the load of the machine too."""
+"""How fast failures are seen and mended, with the load of the machine.
+
+python benchmarks/faults.py [deaths] [hangs] [nodes] [head] [NUMBER OF DEATHS]
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import statistics
@@ -12,9 +16,19 @@ from collections.abc import Callable
 from typing import Any
 
 import roost
+from roost.testing.faults import Faults
 
-ARGUMENTS = [argument for argument in sys.argv[1:] if argument.isdecimal()]
-DEATHS = int(ARGUMENTS[0]) if ARGUMENTS else 100
+NUMBERS = [argument for argument in sys.argv[1:] if argument.isdecimal()]
+PARTS = [argument for argument in sys.argv[1:] if not argument.isdecimal()]
+DEATHS = int(NUMBERS[0]) if NUMBERS else 100
+PING = 1.0  # seconds
+# Ray tries to start moved ranks on the lost node until it has noticed itself: after half a minute by its defaults.
+SHORT_CHECKS = {
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
 
 
 class Victim(roost.Worker):
@@ -23,6 +37,9 @@ class Victim(roost.Worker):
 
     def sleeps(self) -> None:
         time.sleep(600)
+
+    def holds_the_interpreter(self) -> None:
+        ctypes.PyDLL(None).sleep(600)
 
 
 def until(check: Callable[[], Any], within: float = 60.0) -> Any:
@@ -46,6 +63,9 @@ def of(times: list[float]) -> str:
     )
 
 
+POLICY = {"victim": {"policy": "one_for_one", "restarts": 100_000, "ping": f"{PING:g}s"}}
+
+
 def failures(run: roost.Run) -> list[roost.Event]:
     return [event for event in run.events if event.action == "restarting"]
 
@@ -53,16 +73,15 @@ def failures(run: roost.Run) -> list[roost.Event]:
 def deaths(cluster: roost.Cluster) -> None:
     """Each death is seen with the right rank and cause; then the rank comes back."""
     plan = roost.plan({"cluster": {"component_placement": {"victim": "0-1"}}}, cluster)
-    policy = {"victim": {"policy": "one_for_one", "restarts": 100_000, "ping": "1s"}}
     launches = []
     for _ in range(5):
         began = time.monotonic()
         with Victim.create_group().launch(cluster, roost.PackedPlacementStrategy(2, 2), name="plain"):
             launches.append(time.monotonic() - began)
-    run = cluster.launch(plan, {"victim": Victim}, supervise=policy)
+    run = cluster.launch(plan, {"victim": Victim}, supervise=POLICY)
     seen, back, wrong, first = [], [], 0, time.monotonic()
     for number in range(DEATHS):
-        if time.monotonic() - first > 300:  # on a machine that is too busy, fewer must do
+        if time.monotonic() - first > 180:  # on a machine that is too busy, fewer must do
             break
         rank, busy = number % 2, number % 4 > 1
         if busy:
@@ -83,26 +102,69 @@ def deaths(cluster: roost.Cluster) -> None:
         f"back after: {of(back)}; a plain launch of one worker takes {plain:.3f} s, "
         f"so {again / plain:.2f} times that; {load()}"
     )
-    (pid, _) = run["victim"].pid().wait(timeout=60)
-    count, began = len(failures(run)), time.monotonic()
-    os.kill(pid, signal.SIGSTOP)
-    event = until(lambda: failures(run)[count:])[0]
-    print(f"SIGSTOP, pings of 1 s: seen as {event.cause} after {time.monotonic() - began:.2f} s; {load()}")
-    run["victim"].wait_recovered(60)
     run.shutdown()
 
 
-def head_lost() -> None:
-    """How long a driver that waits in a call lives on when the head of its Ray is killed."""
-    waiting = (
-        "import os, sys, roost; sys.path.insert(0, sys.argv[2]); from faults import Victim\n"
+def hangs(cluster: roost.Cluster) -> None:
+    """A stopped process, and one with a thread that holds the interpreter; another one dies meanwhile."""
+    plan = roost.plan({"cluster": {"component_placement": {"victim": "0-2"}}}, cluster)
+    for fault in ("SIGSTOP", "a held interpreter"):
+        seen: list[float] = []
+        deaths: list[float] = []
+        with cluster.launch(plan, {"victim": Victim}, supervise=POLICY) as run:
+            for _ in range(5):
+                pids, count = run["victim"].pid().wait(timeout=60), len(failures(run))
+                began = time.monotonic()
+                if fault == "SIGSTOP":
+                    os.kill(pids[0], signal.SIGSTOP)
+                else:
+                    run["victim"].execute_on(0).holds_the_interpreter()
+                os.kill(pids[1], signal.SIGKILL)
+                (death,) = until(lambda count=count: failures(run)[count : count + 1])  # type: ignore[misc]
+                deaths.append(time.monotonic() - began)
+                assert (death.rank, death.cause) == (1, "crash"), death
+                (hang,) = until(lambda count=count: failures(run)[count + 1 :])  # type: ignore[misc]
+                seen.append(time.monotonic() - began)
+                assert (hang.rank, hang.cause) == (0, "hang"), hang
+                run["victim"].wait_recovered(60)
+        print(
+            f"{fault}, pings of {PING:g} s, a hang each time, seen: {of(seen)}; "
+            f"the death of another rank meanwhile: {of(deaths)}; {load()}"
+        )
+
+
+def nodes(shape: str = "3x2") -> None:
+    """The process of a Ray node is killed; its ranks are named, and moved to the spare node."""
+    job = {
+        "cluster": {"component_placement": {"victim": "0-3"}},
+        "supervise": {"victim": {"policy": "relocate", "spare_nodes": 2}},
+    }
+    os.environ.update(SHORT_CHECKS)
+    with roost.embedded(shape) as address, roost.Cluster(num_nodes=3, address=address) as cluster:
+        run = cluster.launch(roost.plan(job, cluster), {"victim": Victim})
+        victim = run.status()[2]
+        began = time.monotonic()
+        Faults().kill_node(victim)
+        lost = until(lambda: [one for one in run.events if one.cause == "node lost"])
+        seen = time.monotonic() - began
+        run["victim"].wait_recovered(120)
+        print(
+            f"node killed: ranks {sorted(one.rank for one in lost if one.rank is not None)} seen after "
+            f"{seen:.2f} s, moved and back after {time.monotonic() - began:.2f} s; {load()}"
+        )
+
+
+def head_lost(driver_does: str) -> None:
+    """How long drivers live on when the head of their Ray is killed: one waits in a call, one is in its own code."""
+    program = (
+        "import os, sys, time, roost; sys.path.insert(0, sys.argv[2]); from faults import Victim\n"
         "cluster = roost.Cluster(num_nodes=1, address=sys.argv[1], job=f'gone-{os.getpid()}')\n"
         "group = Victim.create_group().launch(cluster, roost.NodePlacementStrategy([0]), name='one')\n"
         "print('ready', flush=True)\n"
-        "try:\n    group.sleeps().wait()\nexcept roost.ClusterError:\n    sys.exit(42)\n"
+        f"try:\n    {driver_does}\nexcept roost.ClusterError:\n    sys.exit(42)\n"
     )
     ray_here = roost.embedded("1x0")
-    command = [sys.executable, "-c", waiting, ray_here.start(), os.path.dirname(__file__)]  # noqa: PTH120
+    command = [sys.executable, "-c", program, ray_here.start(), os.path.dirname(__file__)]  # noqa: PTH120
     drivers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
     for driver in drivers:
         assert driver.stdout
@@ -118,15 +180,23 @@ def head_lost() -> None:
         os.kill(pid, signal.SIGKILL)
     codes = [driver.wait(120) for driver in drivers]
     print(
-        f"head killed under two drivers: both ended after {time.monotonic() - began:.1f} s with {codes}; {load()}"
+        f"head killed under two drivers in {driver_does!r}: both ended after "
+        f"{time.monotonic() - began:.1f} s with {codes}; {load()}"
     )
     ray_here.stop()
 
 
 def main() -> None:
-    with roost.embedded("1x4") as address, roost.Cluster(num_nodes=1, address=address) as cluster:
-        deaths(cluster)
-    head_lost()
+    parts = PARTS or ["deaths", "hangs", "nodes", "head"]
+    for part, measure in (("deaths", deaths), ("hangs", hangs)):
+        if part in parts:
+            with roost.embedded("1x4") as address, roost.Cluster(num_nodes=1, address=address) as cluster:
+                measure(cluster)
+    if "nodes" in parts:
+        nodes()
+    if "head" in parts:
+        head_lost("group.sleeps().wait()")
+        head_lost("time.sleep(600)")
 
 
 if __name__ == "__main__":

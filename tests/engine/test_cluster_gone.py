@@ -36,22 +36,36 @@ def ray_processes(nodes: EmbeddedCluster, name: str) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    ("names", "number", "other"),
+    ("names", "number", "modes"),
     [
-        pytest.param(["gcs_server"], signal.SIGKILL, "catches nothing", id="head killed"),
+        pytest.param(["gcs_server"], signal.SIGKILL, ("sleeps", "catches nothing"), id="head killed"),
         pytest.param(
-            ["gcs_server"], signal.SIGKILL, "launches", id="head killed, launching", marks=pytest.mark.slow
+            ["gcs_server"],
+            signal.SIGKILL,
+            ("waits", "launches"),
+            id="head killed, launching",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
-            ["raylet", "gcs_server"], signal.SIGTERM, "waits", id="ray stop", marks=pytest.mark.slow
+            ["raylet"],
+            signal.SIGKILL,
+            ("waits", "sleeps"),
+            id="the driver's node killed",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["raylet", "gcs_server"],
+            signal.SIGTERM,
+            ("waits", "sleeps"),
+            id="ray stop",
+            marks=pytest.mark.slow,
         ),
     ],
 )
 def test_two_drivers_end_with_an_error_about_the_cluster(
-    ray_here: EmbeddedCluster, names: list[str], number: int, other: str
+    ray_here: EmbeddedCluster, names: list[str], number: int, modes: tuple[str, str]
 ) -> None:
     env: dict[str, str | None] = {"RAY_ADDRESS": ray_here.address}
-    modes = ("waits", other)
     drivers = [
         Program("outliving", new_job("gone"), str(device), mode, env=env) for device, mode in enumerate(modes)
     ]

@@ -1,4 +1,4 @@
-"""An embedded Ray on a busy machine: Ray gives a node 30 seconds to start, and roost tries again."""
+"""An embedded Ray that does not start, as on a busy machine: roost tries again."""
 
 from __future__ import annotations
 
@@ -47,6 +47,24 @@ if left and "roost.engine.connection.embedded" in " ".join(sys.orig_argv):
 """
 
 
+# In the child: the node's process ends as soon as it is started, as often as there are files called slow*.
+ENDING = """
+import glob, os, sys
+left = glob.glob(os.path.join(os.path.dirname(__file__), "slow*"))
+if left and "roost.engine.connection.embedded" in " ".join(sys.orig_argv):
+    os.remove(left[0])
+    import ray._private.services as services
+    start = services.start_raylet
+
+    def end(*args, **kwargs):
+        started = start(*args, **kwargs)
+        started.process.kill()
+        return started
+
+    services.start_raylet = end
+"""
+
+
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
     """Make the next starts too slow; the directories of all starts."""
@@ -92,6 +110,19 @@ def test_a_slow_start_is_tried_again_and_leaves_no_process(slow: Callable[[int],
         assert len(directories) == 2
         assert processes_in(directories[0]) == []
         assert not Path(directories[0]).exists()
+    assert_nothing_left(directories)
+
+
+def test_a_node_that_ends_while_it_starts_is_not_waited_for(
+    slow: Callable[[int], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself waits for it for two minutes, or as long as it is told."""
+    (tmp_path / "sitecustomize.py").write_text(ENDING)
+    monkeypatch.setattr(embedded, "NODE_WITHIN", 100_000)
+    directories = slow(1)
+    with roost.embedded("1x1") as address:
+        assert address
+        assert len(directories) == 2
     assert_nothing_left(directories)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from crew import FailsToStart, Overlapping, Picky, Reporter
+from frail import Frail, FrailAsync
 from omegaconf import OmegaConf
 from remains import is_free
 from running import Program
@@ -46,6 +47,34 @@ def test_calls_work_the_same(group: roost.WorkerGroup) -> None:
         group.ecko(1)
     with pytest.raises(roost.WorkerError, match="its ranks are 0-2"):
         group.execute_on(3)
+
+
+@pytest.mark.parametrize("worker", [Frail, FrailAsync])
+def test_an_exit_ends_the_rank_and_not_the_program(
+    cluster: roost.Cluster, worker: type[roost.Worker]
+) -> None:
+    strategy = roost.FlexiblePlacementStrategy([[0], [1]])
+    group = worker.create_group().launch(cluster, placement_strategy=strategy, name="frail")
+    with pytest.raises(roost.WorkerDied, match=r"rank 1 .*died in or before exits"):
+        group.execute_on(1).exits(3).wait()
+    with pytest.raises(roost.WorkerDied, match="this rank was ended"):
+        group.story().wait()
+    assert group.execute_on(0).story().wait() == [(0, 0, [])]
+    group.restart_ranks(1)
+    assert group.story().wait() == [(0, 0, []), (1, 1, [1])]
+
+
+@pytest.mark.parametrize("name", ["../up", "..", ".", "a/b", "a b", "x" * 65])
+def test_names_that_could_leave_a_folder_are_refused(cluster: roost.Cluster, name: str) -> None:
+    for named, make in {
+        "a job name": lambda: roost.Cluster(num_nodes=1, inline=True, job=name),
+        "a group name": lambda: Frail.create_group().launch(cluster, name=name),
+        "a component name": lambda: roost.plan({"cluster": {"component_placement": {name: "0"}}}, "1x1"),
+        "a name of a channel": lambda: roost.Channel(name),
+        "a name of a data buffer": lambda: roost.DataBuffer([1], name=name),
+    }.items():
+        with pytest.raises(roost.RoostError, match=f"is not {named}"):
+            make()  # type: ignore[no-untyped-call]
 
 
 class Asks(roost.Worker):

@@ -61,3 +61,10 @@ def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
     with pytest.raises(roost.WorkerDied, match="its node is gone, and its policy moves nothing"):
         run["stays"].pid()
     assert not [event for event in run.events if event.component == "stays" and event.action == "restarted"]
+    psutil.Process(group.raylet().wait(timeout=60)[2]).send_signal(signal.SIGKILL)
+    eventually(lambda: run.events[-1].action == "given up", 60, "there is no second spare node")
+    assert "no spare node of its shape is free" in run.events[-1].detail
+    with pytest.raises(roost.WorkerDied, match="given up"):
+        group.wait_recovered(60)
+    run.shutdown()
+    run.shutdown()

@@ -153,3 +153,4 @@ def test_accelerators_that_another_group_uses_by_now_are_kept(cluster: roost.Clu
         run.shutdown()
         assert held_by(cluster.job) >= 1
         assert second.how_many().wait(timeout=60) == [0]
+    assert held_by(cluster.job) == 0  # nothing uses them any more

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,64}", re.ASCII)  # never "." or "..", which name other folders
 # The tags of unions. Pydantic puts them into the paths of its errors.
 TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
 

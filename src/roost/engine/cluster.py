@@ -81,7 +81,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     `Cluster(num_nodes=2)` or `Cluster(cluster_cfg=cfg.cluster)` in the driver; asked for again while it is open, it
     is the same object, and a second job is asked for by its name. `Cluster()` attaches to the job that is running. A job holds the accelerators it uses, or with `whole_nodes=True` all accelerators of the
-    nodes it uses, from the first launch on. With `inline=True` or ROOST_INLINE set, everything happens in this process.
+    nodes it uses. With `inline=True` or ROOST_INLINE set, everything happens in this process.
     """
 
     NAMESPACE: ClassVar[str] = "roost"
@@ -227,7 +227,10 @@ class Cluster(AbstractContextManager["Cluster"]):
         placing = everywhere(self.inventory) if strategy is None else strategy
         plan = plan_one(group, placing, self.inventory, isolate_accelerator)
         order = order_for(plan, plan.components[group], worker, charged=False)
-        return self._launch(plan, [order], timeout, None).groups[group]
+        run = self._launch(plan, [order], timeout, None)
+        launched = run.groups[group]
+        launched._holds = run.holds
+        return launched
 
     def launch_components(
         self, plan: Plan, workers: Mapping[str, tuple[GroupLauncher, str]], timeout: float

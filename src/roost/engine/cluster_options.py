@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.config.document import Document, load
+from roost.config.fields import NAME
 from roost.config.plain_data import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
-from roost.errors import ConfigurationError, counted, error_for, errors_in, render
+from roost.errors import ClusterError, ConfigurationError, counted, error_for, errors_in, render
 from roost.inventory.inventory import Inventory
 
 log = logging.getLogger("roost")
@@ -45,6 +46,17 @@ def options_of(
         shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
         **options,
     )
+
+
+def checked_job_name(name: str) -> str:
+    """Job names become names of folders and of Ray namespaces."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ClusterError(
+            code="RE115",
+            what=f"{name!r} is not a job name"[:200],
+            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+        )
+    return name
 
 
 def contradictions(asked: ClusterOptions, made: ClusterOptions, address: str, num_nodes: int) -> list[str]:

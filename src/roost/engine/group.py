@@ -55,6 +55,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         self._public = [method for method in running.methods if not method.startswith("_")]
         self._members: Members | None = running.members
         self._backend, self._owned = backend, owned
+        self._holds: Sequence[tuple[int, int]] = ()  # accelerators that it gives back itself
         self._attached: Backend | None = None  # a connection to the job that only this group uses
 
     @classmethod
@@ -188,10 +189,14 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         return call
 
     def shutdown(self) -> None:
-        """End the workers. May be called twice; an attached group is only let go of."""
+        """End the workers, and give back what was held for them. May be called twice.
+
+        An attached group is only let go of.
+        """
         members, self._members = self._members, None
         if members is not None and self._owned:
             self._backend.end_group(self.name)
+            self._backend.unreserve(self._holds)
         if members is not None and self._attached is not None:
             _let_go(self._attached)
 

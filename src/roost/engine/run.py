@@ -44,6 +44,11 @@ class Run(AbstractContextManager["Run"]):
         return self._backend.job
 
     @property
+    def holds(self) -> tuple[tuple[int, int], ...]:
+        """The accelerators reserved for it, by node and number."""
+        return tuple(self._taken or ())
+
+    @property
     def events(self) -> list[Event]:
         """What happened, in order."""
         if self._taken is None:

@@ -1,4 +1,4 @@
-"""A job that waits in a call, or launches, when its cluster goes away.
+"""A job that waits in a call, launches, or is in its own code when its cluster goes away.
 
 It ends with the exit code 42, or, where it does not catch the error, as Python ends it.
 """
@@ -6,6 +6,7 @@ It ends with the exit code 42, or, where it does not catch the error, as Python 
 from __future__ import annotations
 
 import sys
+import time
 
 from frail import Frail
 from saying import say
@@ -21,6 +22,8 @@ def main(job: str, accelerator: str, what: str) -> None:
     try:
         while what == "launches":
             Frail.create_group().launch(cluster, strategy, name="again").shutdown()
+        if what == "sleeps":
+            time.sleep(600)
         group.blocks().wait()
     except roost.ClusterError as error:
         if what == "catches nothing":

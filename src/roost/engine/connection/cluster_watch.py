@@ -1,15 +1,19 @@
 """Notices that the cluster itself is gone. The job's managers import this, so it imports little.
 
-Without its head, Ray answers nothing and ends the program after a minute. A thread knocks at the head's port; once it
-stays silent, every wait of roost raises one error that says so.
+Without its head, Ray answers nothing and ends the program after a minute; without the node that it is connected
+through, once the head has noticed. A thread knocks at the head's port and looks at that node's process. Once the
+cluster is gone, every wait of roost raises one error that says so. A program that asks roost nothing gets the error
+in its own code.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
 import socket
+import struct
 import sys
 import threading
 import time
@@ -20,18 +24,26 @@ import ray
 from ray._private import worker as ray_worker
 
 from roost.engine.connection.handler_exceptions import own_exceptions
+from roost.engine.connection.main_thread import leave_main_alone, may_raise_in_main, raise_in_main
+from roost.engine.processes import keeper
+from roost.engine.processes.process_facts import Process
 from roost.errors import ClusterGone, render
 
 log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds of silence; a head that Ray restarts needs more: ROOST_HEAD_PATIENCE
 STEP = 0.5  # seconds between two looks of a wait
+OWN_CODE_FOR = (
+    3.0  # seconds in which the program may come to a call of roost, before its own code is interrupted
+)
 
 Answer = TypeVar("Answer")
 
 _gone: ClusterGone | None = None
 _watched = ""
+_own_node: Process | None = None  # the process of the Ray node that this program is connected through
 _close = threading.Event()
+_main_knows = threading.Event()  # the main thread was told of the loss, or is not to be interrupted
 
 
 def watch_cluster(address: str) -> None:
@@ -41,18 +53,25 @@ def watch_cluster(address: str) -> None:
         return
     _close.set()
     _watched, _gone, _close = address, None, threading.Event()
+    if may_raise_in_main():
+        _main_knows.clear()
+    else:
+        _main_knows.set()
     threading.Thread(target=_watch, args=(address, _close), name="roost-cluster", daemon=True).start()
 
 
 def forget_cluster() -> None:
-    global _watched, _gone
+    global _watched, _gone, _own_node
     _close.set()
-    _watched, _gone = "", None
+    _watched, _gone, _own_node = "", None, None
+    leave_main_alone()
 
 
 def check_cluster() -> None:
     """Raise if the cluster is gone."""
     if _gone is not None:
+        if threading.current_thread() is threading.main_thread():
+            _main_knows.set()
         raise ClusterGone(*_gone.findings)
 
 
@@ -63,7 +82,7 @@ def cluster_is_gone() -> bool:
 def check_head() -> None:
     """Raise if the cluster is gone. Looks now, and takes its time when the head is silent."""
     check_cluster()
-    if _watched and not _answers(_watched):
+    if _watched and (_own_node_ended() or not _answers(_watched)):
         deadline = time.monotonic() + _patience() + 2 * KNOCK_EVERY
         while _gone is None and time.monotonic() < deadline:
             _close.wait(0.05)
@@ -137,27 +156,57 @@ def _answers(address: str) -> bool:
     return True
 
 
+def _own_node_ended() -> bool:
+    return _own_node is not None and not _own_node.alive()
+
+
+def _find_own_node() -> Process | None:
+    """None where it cannot be told."""
+    with contextlib.suppress(AttributeError, OSError), socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(1.0)
+        asked.connect(ray_worker.global_worker.node.raylet_socket_name)
+        pid, _, _ = struct.unpack("3i", asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        status = keeper.status_of(pid)
+        if status is not None:
+            return Process(pid=pid, started=status.start)
+    return None
+
+
 def _watch(address: str, close: threading.Event) -> None:
-    global _gone
+    global _own_node
     silent_since: float | None = None
+    _own_node = _find_own_node()
     while not close.wait(KNOCK_EVERY):
-        if _answers(address):
+        now = time.monotonic()
+        if _own_node_ended():
+            why = "the Ray node on this machine, which connects this program to it, has ended"
+        elif _answers(address):
             silent_since = None
             continue
-        now = time.monotonic()
-        silent_since = now if silent_since is None else silent_since
+        else:
+            silent_since = now if silent_since is None else silent_since
+            if now - silent_since < _patience():
+                continue
+            why = f"its head does not answer any more, for {now - silent_since:.1f} s"
         if not ray.is_initialized():  # the program has disconnected by itself
             return
-        if now - silent_since >= _patience() and not close.is_set():
-            _gone = ClusterGone(
-                code="RE128",
-                what=f"the Ray cluster at {address} is gone",
-                why=f"its head does not answer any more, for {now - silent_since:.1f} s",
-                remedy="every process of the job ended with it; start Ray, then the job again",
-            )
-            log.error("%s", render(_gone.findings))
-            _let_the_program_end()
-            return
+        if not close.is_set():
+            _cluster_lost(address, why, close)
+        return
+
+
+def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
+    global _gone
+    gone = _gone = ClusterGone(
+        code="RE128",
+        what=f"the Ray cluster at {address} is gone",
+        why=why,
+        remedy="every process of the job ended with it; start Ray, then the job again",
+    )
+    log.error("%s", render(gone.findings))
+    _let_the_program_end()
+    if not _main_knows.wait(OWN_CODE_FOR) and not close.is_set():
+        raise_in_main(ClusterGone(*gone.findings))
 
 
 def _let_the_program_end() -> None:

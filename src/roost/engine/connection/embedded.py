@@ -35,9 +35,12 @@ from roost.secret_names import looks_secret
 INDEX_LABEL = "roost-index"
 TYPE_LABEL = "roost-accelerator"
 LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the network
-TRIES = 3  # Ray gives a node 30 seconds to start, even on a busy machine, and has no setting for that
-TOO_SLOW = "timed out during startup"
-START_WITHIN = 60.0  # seconds, and as many again for each further node
+TRIES = 3
+TOO_SLOW = "timed out during startup"  # Ray's words
+ENDED = "ended during startup"
+NODE_WITHIN = 120  # seconds in which Ray gives up a node that does not start
+# Ray gives up first, so that its words are there when this process does.
+START_WITHIN = 60.0  # seconds, and `NODE_WITHIN` for each node
 STOP_WITHIN = 30.0
 CLEAR_WITHIN = 10.0
 SMALLEST_STORE = 150 * 2**20  # bytes: what Ray's test clusters give a node, which one large result fills
@@ -75,7 +78,7 @@ class EmbeddedCluster:
             except Exception as error:
                 last = self._last_words()
                 self.stop()
-                if TOO_SLOW not in last or not tries_left:
+                if not tries_left or not (ENDED in last or TOO_SLOW in last):
                     raise self._not_started(error, last) from error
             except BaseException:
                 self.stop()
@@ -106,7 +109,8 @@ class EmbeddedCluster:
         assert self._child.stdout
         self._child.stdin.write(json.dumps(self._nodes_args()) + "\n")
         self._child.stdin.flush()
-        answer = _read_line(self._child.stdout, START_WITHIN * (1 + len(self.inventory.nodes)))
+        limit = START_WITHIN + NODE_WITHIN * (1 + len(self.inventory.nodes))
+        answer = _read_line(self._child.stdout, limit)
         if not answer:
             raise EOFError("it ended while starting")
         return answer
@@ -248,7 +252,7 @@ def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[st
         kept.pop(name, None)
     # Ray writes the address of the last cluster there. Anywhere else, other programs would join this cluster.
     kept["RAY_TMPDIR"] = directory
-    return {"RAY_raylet_start_wait_time_s": "120", "RAY_AUTH_MODE": "disabled", **kept}
+    return {"RAY_raylet_start_wait_time_s": str(NODE_WITHIN), "RAY_AUTH_MODE": "disabled", **kept}
 
 
 def _is_of_the_machine(name: str) -> bool:
@@ -301,7 +305,7 @@ def _run(directory: str) -> None:
     try:
         for node in others:
             cluster.add_node(wait=False, **node)
-        cluster.wait_for_nodes(timeout=120)
+        cluster.wait_for_nodes(timeout=NODE_WITHIN)
         with contextlib.suppress(BrokenPipeError):  # the caller has ended
             output.write(cluster.address + "\n")
             output.flush()
@@ -313,18 +317,33 @@ def _run(directory: str) -> None:
 
 
 def _end_early(directory: str, started: threading.Event) -> None:
-    """End this child and all of its Ray at once if the caller ends, or gives up, while Ray starts."""
+    """End this child and all of its Ray at once if the caller ends, or gives up, or a process fails, while Ray starts."""
     waiting = select.poll()
     waiting.register(0, select.POLLHUP)
-    while not waiting.poll(200):
+    failed = ""
+    while not failed and not waiting.poll(200):
         if started.is_set():
             return
+        failed = _ended_process()
     if started.is_set():
         return
+    if failed:  # Ray would wait for it until its time is over
+        print(f"Ray's {failed} {ENDED}", file=sys.stderr, flush=True)
     if os.fork():
         os._exit(1)  # at once, so that nothing more is started
+    os.closerange(1, 65_536)  # the caller waits for the end of the output
+    waiting.poll(1000 * NODE_WITHIN)  # until it has read the log
     _clear(directory)
     os._exit(0)
+
+
+def _ended_process() -> str:
+    """The name of a process of Ray that this child started and that has ended."""
+    for pid in keeper.listed_children(os.getpid()):
+        name = keeper.contents(f"/proc/{pid}/comm").decode(errors="replace").strip()
+        if name in ("gcs_server", "raylet") and (status := keeper.status_of(pid)) and status.ended:
+            return name
+    return ""
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from roost.engine.backend import (
 )
 from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
 from roost.engine.channels.channel_desk import ChannelDesk
-from roost.engine.cluster_options import ClusterOptions, with_groups
+from roost.engine.cluster_options import ClusterOptions, checked_job_name, with_groups
 from roost.engine.events import Event
 from roost.engine.inline_backend.inline_buffer import InlineBuffer
 from roost.engine.inline_backend.inline_channel import InlineChannel
@@ -98,7 +98,7 @@ class InlineBackend:
                 code="RE104", what=f"{len(inventory.nodes)} inline nodes, the job asks for {count}"
             )
         self.inventory = with_groups(inventory.limited(count), options)
-        self.job = options.job or "inline"
+        self.job = checked_job_name(options.job or "inline")
         self.master_addr, self.master_port = LOOPBACK, 29500
         self._groups: dict[str, InlineWorkers] = {}
         self._plans: dict[str, Plan] = {}  # by digest

@@ -13,7 +13,6 @@ from typing import Any
 
 import ray
 
-from roost.config.fields import NAME
 from roost.engine.backend import (
     AllocationOrder,
     GroupOrder,
@@ -24,7 +23,7 @@ from roost.engine.backend import (
     Report,
     RunningGroup,
 )
-from roost.engine.cluster_options import ClusterOptions, with_groups
+from roost.engine.cluster_options import ClusterOptions, checked_job_name, with_groups
 from roost.engine.connection.actors import answer, find_actor, job_namespace
 from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
 from roost.engine.connection.discovery import LiveNode, choose, examine, nodes_to_ask, wait_for_nodes
@@ -88,7 +87,7 @@ class RayBackend:
 
     @classmethod
     def create(cls, options: ClusterOptions) -> RayBackend:
-        job = _job_name(options.job)
+        job = checked_job_name(options.job or os.environ.get("ROOST_JOB") or f"job-{secrets.token_hex(3)}")
         connection = connect(options.address, options.num_nodes)
         backend = cls(job, connection, owner=True)
         try:
@@ -202,9 +201,17 @@ class RayBackend:
             self._uses.subtract(accelerators)
             unused = {key for key in accelerators if self._uses[key] <= 0 and key not in self._pooled}
         if unused:  # groups that other processes of the job have launched may sit there too
-            groups = WorkerManager.get_proxy(self.job).list_groups().values()
-            used = {key for group in groups for key in _accelerators(group["placements"])}
-            self.reservation.give_back(unused - used)
+            self.reservation.give_back(unused - self._used_by_groups())
+
+    def _used_by_groups(self) -> set[tuple[int, int]]:
+        try:
+            groups = [
+                group["placements"] for group in WorkerManager.get_proxy(self.job).list_groups().values()
+            ]
+        except ClusterError:  # the manager was killed; this process still knows its own groups
+            check_cluster()
+            groups = [order.placements for order, _ in self._groups.values()]
+        return {key for placements in groups for key in _accelerators(placements)}
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         site = Site(job=self.job, live=self.live, reservation=self.reservation)
@@ -459,14 +466,3 @@ def _any_alive(workers: Sequence[Any]) -> bool:
             continue
         return True
     return bool(busy)
-
-
-def _job_name(job: str | None) -> str:
-    name = job or os.environ.get("ROOST_JOB") or f"job-{secrets.token_hex(3)}"
-    if not NAME.fullmatch(name) or name in (".", ".."):  # they would name other folders
-        raise ClusterError(
-            code="RE115",
-            what=f"{name!r} is not a job name",
-            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
-        )
-    return name

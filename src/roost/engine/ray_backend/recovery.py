@@ -112,8 +112,9 @@ class Recovery:
         if hung is not None:  # Ray asks a process to end before it kills it, and this one does not answer
             self._job.live[hung.node].agent.kill.remote([hung.process])
         try:
+            if restart.move and workers.start is not None:
+                workers.start.renew_program()
             workers.restart(restart.ranks, START_WITHIN)
-            self._job.restarted(name)
         except (RoostError, ray.exceptions.RayError) as error:
             if self._watched.closed or not workers.running:
                 return
@@ -136,6 +137,10 @@ class Recovery:
             return
         took = time.monotonic() - began
         detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s"
+        try:
+            self._job.restarted(name)
+        except RoostError as error:  # as when a manager was killed
+            detail = f"{detail}; other processes of the job cannot find it: {error.findings[0].what}"
         self.tell([self._event(name, restart.ranks, "restarted", restart.cause, detail)])
 
     def _event(self, name: str, ranks: Sequence[int], action: str, cause: str, detail: str) -> Event:

@@ -31,6 +31,7 @@ from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
 
+PROGRAM_WITHIN = 30.0  # seconds; it lies on this node
 _IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 
 
@@ -85,6 +86,10 @@ class GroupStart:
     def __post_init__(self) -> None:
         self.actor = actor_for(self.order.worker.cls, self.order.worker.methods)
         self.program = ray.put(_pickled(self.order))
+
+    def renew_program(self) -> None:
+        """A new copy, of which this node alone has any: Ray waits 10 s for each copy that it seeks on a lost node."""
+        self.program = ray.put(ray.get(self.program, timeout=PROGRAM_WITHIN))
 
     def begin(
         self, ranks: Sequence[int], handles: dict[int, Any], wanted: Callable[[], bool]

@@ -152,9 +152,9 @@ def _calls(memory: Any) -> list[Call]:
     first = _HEADER.size + length
     names: list[str] = json.loads(bytes(memory[_HEADER.size : first]))
     found = []
-    for number, start, end, method, outcome, task in _RECORD.iter_unpack(bytes(memory[first:])):
-        if not number:  # never written, or just being written
-            continue
+    for number, start, end, method, outcome, task in _RECORD.iter_unpack(memoryview(memory)[first:]):
+        if not number:  # never written, or just being written; places are used in order
+            break
         found.append(
             Call(
                 number=number,
