@@ -20,8 +20,6 @@ from roost.config.document import parse
 from roost.config.job_schema import job_schema
 from roost.errors import errors_in
 
-pytestmark = pytest.mark.installed
-
 ROOT = Path(__file__).parents[2]
 JOBS = [
     *(
