@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-fast test-torch test-router test-versions soak fuzz lint bench clean
+.PHONY: demo test test-slow test-fast test-torch test-router test-versions test-slurm soak fuzz lint site bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ test: $(READY)
 # A few that start several Rays of their own, one after the other. Those of Slurm need slurm-wlm, munge and root.
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# The sbatch script on a real Slurm of three nodes: about a minute, which it mostly waits.
+test-slurm: $(READY)
+	$(BIN)/python -m pytest -m slow tests/bringup
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest -m "not ray and not netns and not torch and not router and not soak"
@@ -65,6 +69,10 @@ test-router: $(VENV)/.router
 # or all of them for the interpreters that are at hand.
 test-versions: $(READY)
 	$(BIN)/python tests/versions.py $(VERSIONS)
+
+# The documentation as pages that open from a folder: build/site/index.html.
+site: $(READY)
+	$(BIN)/python docs/site/site_pages.py build/site
 
 bench: $(READY) $(VENV)/.router
 	$(BIN)/python benchmarks/plan_scale.py

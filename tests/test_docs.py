@@ -26,9 +26,7 @@ from typing import Any
 import pytest
 
 import roost
-from roost.cli.code_pages import CodePage, code_page
 from roost.cli.validate import problems_of
-from roost.errors import CODES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -217,31 +215,6 @@ def check_make(body: str) -> None:
         words = line.split("#")[0].split()
         if words[:1] == ["make"]:
             assert words[1] in targets, line
-
-
-def test_the_page_of_codes_is_that_of_the_code() -> None:
-    page = ROOT / "docs" / "errors.md"
-    head, mark, _ = page.read_text("utf-8").partition("<!-- codes -->\n")
-    kinds = {"config": "job", "fit": "fit", "advice": "advice", "run": "run"}
-    rows = [
-        f"| [`{code}`](#{code.lower()}) | {kinds[meaning.kind]} | {meaning.title} |"
-        for code, meaning in CODES.items()
-    ]
-    right = "\n".join([f"{head}{mark}| code | kind | meaning |", "|---|---|---|", *rows, ""])
-    right += "".join(about_code(code_page(code)) for code in CODES)
-    if UPDATE:
-        page.write_text(right, "utf-8")
-    assert page.read_text("utf-8") == right
-
-
-def about_code(page: CodePage) -> str:
-    parts = [f"\n## {page.code}\n", page.means.replace("${", "\\${"), ""]
-    for heading, text in page.example():
-        shown = f"# {heading}\n{text}" if heading in page.files else text
-        parts.append(f"```text\n{shown.rstrip()}\n```\n")
-    if page.when:
-        parts.append(f"For example: {page.when}\n")
-    return "\n".join([*parts, f"**Fix:** {page.fix}\n"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

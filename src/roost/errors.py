@@ -167,6 +167,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
+    """One problem or piece of advice: its code, what, where and why, and what to do."""
+
     code: str
     what: str
     why: str = ""

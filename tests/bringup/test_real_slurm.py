@@ -33,9 +33,7 @@ class Actor(roost.Worker):
 def main(run, config):
     print("seen", run["actor"].where().wait(timeout=120), flush=True)
     Path(f"running-{JOB}").touch()
-    while not Path(f"go-{JOB}").exists():
-        time.sleep(0.1)
-    return 7
+    time.sleep(600)
 """
 JOB = """
 cluster: {num_nodes: 3, component_placement: {actor: 0-2}}
@@ -101,36 +99,35 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def test_two_allocations_on_one_machine(slurm: Slurm) -> None:
-    """Node ranks follow SLURM_PROCID, scancel ends one job and all of it, and the other one ends with its own code."""
-    first, second = submitted(slurm), submitted(slurm)
-    for job in (first, second):
-        wait_for(f"running-{job}", slurm, job)
-        seen = re.search(r"seen (.*)", said(job))
-        assert seen is not None
-        assert seen[1] == "[['0', '0', 'n1'], ['1', '1', 'n2'], ['2', '2', 'n3']]"
-    slurm.run("scancel", first)
-    assert slurm.wait_until_ended(first)[0] == "CANCELLED"
-    assert_nothing_runs(first)
-    shutil.rmtree(f"/tmp/roost-{first}", ignore_errors=True)  # Slurm leaves no time to remove it
-    assert slurm.state(second)[0] == "RUNNING"
-    Path(f"go-{second}").touch()
-    assert slurm.wait_until_ended(second) == ("FAILED", "7:0")
-    assert_nothing_runs(second)
-    assert not Path(f"/tmp/roost-{second}").exists()
+def test_three_allocations_on_one_machine(slurm: Slurm) -> None:
+    """Node ranks follow SLURM_PROCID. One job ends by scancel, one at its time limit, and one lacks a node.
 
-
-def test_the_time_limit_and_a_node_that_does_not_come(slurm: Slurm) -> None:
-    late = submitted(slurm, "--time", "2")  # told to end a minute before, give or take one
+    They run at the same time, so that the test takes little longer than the slowest of them.
+    """
+    cancelled, late = submitted(slurm), submitted(slurm, "--time", "600")
     Path("bin").mkdir()
     Path("bin/ray").write_text(BROKEN.format(ray=Path(sys.executable).parent / "ray"))
     Path("bin/ray").chmod(0o755)
     lacking = submitted(slurm, "--timeout", "45", setup="export PATH=$PWD/bin:$PATH")
-    assert slurm.wait_until_ended(lacking) == ("FAILED", "4:0")
+    for job in (cancelled, late):
+        wait_for(f"running-{job}", slurm, job)
+        seen = re.search(r"seen (.*)", said(job))
+        assert seen is not None
+        assert seen[1] == "[['0', '0', 'n1'], ['1', '1', 'n2'], ['2', '2', 'n3']]"
+
+    slurm.run("scancel", cancelled)
+    assert slurm.wait_until_ended(cancelled)[0] == "CANCELLED"
+    assert_nothing_runs(cancelled)
+    shutil.rmtree(f"/tmp/roost-{cancelled}", ignore_errors=True)  # Slurm leaves no time to remove it
+    assert slurm.state(late)[0] == "RUNNING", said(late)
+
+    # Slurm looks at limits every 30 s, and a minute before this one the job is told to end.
+    slurm.run("scontrol", "update", f"JobId={late}", "TimeLimit=2")
+    assert slurm.wait_until_ended(lacking) == ("FAILED", "4:0"), said(lacking)
     assert "node 2 (n3): Ray ended with exit code 9" in said(lacking)
     assert "error[RE104]: 2 of 3 nodes are here after 45 s" in said(lacking)
-    assert_nothing_runs(lacking)
     assert slurm.wait_until_ended(late) == ("FAILED", "143:0"), said(late)
     assert "ending the job" in said(late)
-    assert_nothing_runs(late)
-    assert not Path(f"/tmp/roost-{late}").exists()
+    for job in (lacking, late):
+        assert_nothing_runs(job)
+        assert not Path(f"/tmp/roost-{job}").exists()

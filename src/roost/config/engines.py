@@ -18,15 +18,19 @@ KINDS = ("regular", "prefill", "decode", "encoder", "placeholder")
 class EngineGroup:
     """Engines of one kind; an `encoder` prepares images or sound for others, a `placeholder` runs nothing."""
 
-    kind: Annotated[Text, Field(json_schema_extra={"enum": list(KINDS)})] = "regular"
-    num_gpus: NonNegativeInt
+    kind: Annotated[
+        Text, Field(json_schema_extra={"enum": list(KINDS)}, description="what the engines do")
+    ] = "regular"
+    num_gpus: Annotated[NonNegativeInt, Field(description="accelerators of all its engines together")]
     gpus_per_engine: Annotated[Count | None, Field(description="omitted: rollout_num_gpus_per_engine")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    name: Text = "default"
-    groups: NonEmptyTuple[EngineGroup]
+    """Groups of engines under one name, such as those of one model."""
+
+    name: Annotated[Text, Field(description="part of the names of its components")] = "default"
+    groups: Annotated[NonEmptyTuple[EngineGroup], Field(description="in the order of their accelerators")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

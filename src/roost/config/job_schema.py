@@ -41,9 +41,6 @@ def job_schema() -> Schema:
     definitions |= cluster.pop("$defs")
     unused = {"deprecated": True, "description": "a key of an older system, which does nothing here"}
     cluster["properties"] |= {name: dict(unused) for name in sorted(OLDER_KEYS)}
-    cluster["properties"]["component_placement"]["description"] = (
-        "a placement such as 0-7, or node_group and placement, by component; `actor,rollout: 0-7` places two alike"
-    )
     program = {name: found.pop(name) for name in ("workers", "driver")}
     schema = {
         "title": "A roost job",

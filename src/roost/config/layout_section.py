@@ -29,15 +29,22 @@ Labels = Annotated[
 # configuration of the model it is a field of, so these records refuse unknown keys as `ClusterConfig` does.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutSection:
-    actor_num_nodes: NonNegativeInt = 1
-    actor_num_gpus_per_node: NonNegativeInt = 8
-    rollout_num_gpus: NonNegativeInt | None = None
-    rollout_num_gpus_per_engine: Count = 1
-    colocate: bool = False
-    debug_train_only: bool = False
-    debug_rollout_only: bool = False
-    rollout_external: bool = False
-    use_critic: bool = False
+    actor_num_nodes: Annotated[NonNegativeInt, Field(description="nodes of the actor")] = 1
+    actor_num_gpus_per_node: Annotated[
+        NonNegativeInt, Field(description="accelerators of the actor on each of its nodes")
+    ] = 8
+    rollout_num_gpus: Annotated[
+        NonNegativeInt | None,
+        Field(
+            description="accelerators of the rollout; omitted: those of the servers, or of a colocated actor"
+        ),
+    ] = None
+    rollout_num_gpus_per_engine: Annotated[Count, Field(description="accelerators of one engine")] = 1
+    colocate: Annotated[bool, Field(description="the rollout uses the accelerators of the actor")] = False
+    debug_train_only: Annotated[bool, Field(description="no rollout runs")] = False
+    debug_rollout_only: Annotated[bool, Field(description="no training runs")] = False
+    rollout_external: Annotated[bool, Field(description="the engines run elsewhere")] = False
+    use_critic: Annotated[bool, Field(description="a critic shares the accelerators of the actor")] = False
     servers: Annotated[tuple[Server, ...], Field(description="omitted: one, of regular engines")] = ()
     node_group: Annotated[Labels, Field(description="omitted: the whole cluster")] = ()
     accelerators: Annotated[

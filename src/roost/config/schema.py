@@ -93,32 +93,50 @@ EnvVars = Annotated[
 
 
 class EnvConfig(Section):
-    node_ranks: TextOrTexts
-    env_vars: EnvVars | None = Field(None, repr=False)
-    python_interpreter_path: str | None = Field(None, max_length=MAX_PATH)
+    node_ranks: TextOrTexts = Field(description="nodes of the group, or `all` of them")
+    env_vars: EnvVars | None = Field(
+        None,
+        repr=False,
+        description="variables and their values: a mapping, or a list of mappings of one key",
+    )
+    python_interpreter_path: str | None = Field(
+        None, max_length=MAX_PATH, description="the Python that runs processes there"
+    )
 
 
 class HardwareConfig(Section):
-    type: str = Field(min_length=1)
-    configs: list[dict[str, Any]] | None = Field(None, repr=False)
+    type: str = Field(min_length=1, description="the kind of hardware, such as Franka; ranks count its units")
+    configs: list[dict[str, Any]] | None = Field(
+        None, repr=False, description="one entry a unit: its `node_rank`, and fields for its driver"
+    )
 
 
 class NodeGroupConfig(Section):
-    label: Text
-    node_ranks: TextOrTexts
-    env_configs: list[EnvConfig] | None = None
-    hardware: HardwareConfig | None = None
-    ignore_hardware: bool = False
+    label: Text = Field(description="the group's name; `cluster` and `node` are taken")
+    node_ranks: TextOrTexts = Field(description="3, 0-3, `0,2`, `all`, or a list of these")
+    env_configs: list[EnvConfig] | None = Field(
+        None, description="environment of processes placed through the group"
+    )
+    hardware: HardwareConfig | None = Field(None, description="robots and the like, which ranks then count")
+    ignore_hardware: bool = Field(False, description="count nodes, whatever is in them")
 
 
 class ClusterConfig(Section):
-    num_nodes: Count | None = None
-    component_placement: dict[str, WrittenPlacement] = Field(default_factory=dict)
-    layout: LayoutSection | None = None
+    num_nodes: Count | None = Field(None, description="the first so many nodes; omitted: all")
+    component_placement: dict[str, WrittenPlacement] = Field(
+        default_factory=dict,
+        description="a placement such as 0-7, or node_group and placement, by component; "
+        "`actor,rollout: 0-7` places two alike",
+    )
+    layout: LayoutSection | None = Field(
+        None, description="one pool of accelerators, cut among training and rollout"
+    )
     shares: dict[str, Share] | None = Field(
         None, description="how much of an accelerator each component is charged where it shares one"
     )
-    node_groups: list[NodeGroupConfig] | None = None
+    node_groups: list[NodeGroupConfig] | None = Field(
+        None, description="named sets of nodes that components are placed on"
+    )
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -10,6 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
+    """Something that happened to a job."""
+
     action: str  # such as "launched" or "restarted"
     component: str = ""
     rank: int | None = None

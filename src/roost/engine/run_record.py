@@ -37,6 +37,8 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
+    """What happened in a run, for traces and reports."""
+
     job: str
     plan: Plan
     processes: tuple[ProcessRecord, ...]

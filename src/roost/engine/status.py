@@ -14,6 +14,8 @@ from roost.placement.placement import Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStatus:
+    """A process of a run: where it was planned, where it is, and what it does."""
+
     component: str
     rank: int
     state: str  # "idle", "busy", "dead", "unknown", "ended" (in order), or "not started"

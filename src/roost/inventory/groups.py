@@ -23,6 +23,8 @@ class NodeEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
+    """A named set of nodes, and what ranks count on them."""
+
     label: str
     node_ranks: tuple[int, ...]  # ascending
     hardware_type: str | None = None

@@ -29,6 +29,8 @@ log = logging.getLogger("roost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
+    """The nodes of a cluster in rank order, and its node groups."""
+
     nodes: tuple[Node, ...]
     groups: Mapping[str, NodeGroup] = field(default_factory=dict)
 

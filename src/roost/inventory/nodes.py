@@ -22,6 +22,8 @@ NO_ACCELERATORS = Accelerators(count=0, type=AcceleratorType.NO_ACCEL.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
+    """A node, with its accelerators."""
+
     rank: int
     ip: str = ""
     hostname: str = ""

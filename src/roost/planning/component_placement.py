@@ -22,6 +22,8 @@ from roost.planning.plan import Plan
 
 
 class PlacementMode(Enum):
+    """Whether components share accelerators: all, none, or some."""
+
     COLLOCATED = "collocated"
     DISAGGREGATED = "disaggregated"
     HYBRID = "hybrid"

@@ -24,6 +24,8 @@ class Engines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentPlan:
+    """One component of a plan: its rule, and the placement of each of its processes."""
+
     name: str
     rule: str = ""  # the placement in canonical spelling; a strategy has none
     node_groups: tuple[str, ...] = ()  # empty: the whole cluster

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from roost.config.ranks import ranges
+from roost.errors import counted
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
@@ -249,7 +250,7 @@ def _settings(plan: Plan, name: str) -> dict[str, str]:
     return {
         "engines": ""
         if engines is None
-        else f"{engines.processes} processes each, {engines.kind}, of server {engines.server}",
+        else f"{counted(engines.processes, 'process')} each, {engines.kind}, of server {engines.server}",
         "sees": ""
         if seen.isolate_accelerator or seen.kind != ACCELERATOR
         else "all accelerators of its node",

@@ -21,6 +21,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan, without secrets, to a file that only its owner can read."""
     write_file(path, plan_text(plan), private=True)
 
 

@@ -102,6 +102,8 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
+    """What was measured of a job, for `suggest` and `simulate`."""
+
     document: Document
     path: Path  # of the profile in its document
     batch: int

@@ -31,6 +31,8 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
+    """A replayed iteration."""
+
     seconds: float
     model_seconds: float
     error: (

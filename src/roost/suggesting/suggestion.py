@@ -40,6 +40,8 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
+    """The best arrangement that was found, its time, and the bound that proves it."""
+
     problem: Problem
     arrangement: Arrangement
     seconds: float
