@@ -65,7 +65,7 @@ def test_engines_shares_and_policies() -> None:
     assert [(one.component, [s.setting for s in one.settings]) for one in changes] == [
         ("rollout", ["engines"])
     ]
-    assert "engines: 1 processes each, regular, of server default -> 2" in told(laid(4), laid(16))
+    assert "engines: 1 process each, regular, of server default -> 2" in told(laid(4), laid(16))
     before = plan_of(job({"actor,critic": "0-3"}))
     after = plan_of(
         {**job({"actor,critic": "0-3"}, shares={"actor": 0.7}), "supervise": {"critic": {"restarts": 1}}}
