@@ -76,6 +76,7 @@ site: $(READY)
 
 bench: $(READY) $(VENV)/.router
 	$(BIN)/python benchmarks/plan_scale.py
+	$(BIN)/python benchmarks/answer_time.py
 	$(BIN)/python benchmarks/suggest.py
 	$(BIN)/python benchmarks/connect.py
 	$(BIN)/python benchmarks/launch.py

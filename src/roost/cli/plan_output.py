@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from importlib import import_module
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -28,8 +29,6 @@ from roost.planning.plan import Plan
 from roost.planning.plan_files import plan_text
 from roost.planning.preflight import Holder
 from roost.views.components import share_ranges
-from roost.views.page import render_page
-from roost.views.svg import render_svg
 from roost.views.terminal import render_plan
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -85,8 +84,9 @@ class PlanOutput:
 
     def _files(self, planned: Plan, held: tuple[Holder, ...], job: str) -> list[tuple[str, str]]:
         files = [] if self.output is None else [(self.output, plan_text(planned))]
-        for path, render in ((self.svg, render_svg), (self.html, render_page)):
+        for path, view in ((self.svg, "svg"), (self.html, "page")):
             if path is not None:
+                render = getattr(import_module(f"roost.views.{view}"), f"render_{view}")
                 text = render(planned, show_all=self.show_all, job=job, day=date.today(), held=held)
                 files.append((path, text))
         return files

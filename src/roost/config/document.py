@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from roost.config.hydra_composition import Primary, composed
-from roost.config.interpolation import resolve, unresolved
 from roost.config.overrides import overridden
-from roost.config.plain_data import plain_mapping
+from roost.config.plain_data import SECTIONS, interpolations, plain_mapping
 from roost.config.text_files import A_JOB, is_pipe, read_mapping, read_text, shown_name
 from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions
 from roost.errors import ConfigurationError, Finding, Path, Span
@@ -127,8 +125,8 @@ class JobFile(os.PathLike[str]):
     def text(self) -> str:
         return read_text(self.path, MAX_BYTES)
 
-    def primary(self) -> Primary:
-        """The start of a composition. The name of a file in the config directory counts from there."""
+    def composed(self, overrides: Sequence[str]) -> tuple[dict[str, Any], Positions]:
+        """What Hydra makes of it. The name of a file in the config directory counts from there."""
         file, config_dir = self.path, self.config_dir
         if is_pipe(file) and config_dir is None:
             what = f"{self}: a job from a pipe has no directory to find its `defaults` in"
@@ -139,7 +137,10 @@ class JobFile(os.PathLike[str]):
             directory, more = config_dir, None
         if not is_pipe(file):
             name = FilePath(os.path.relpath(file, directory)).with_suffix("").as_posix()
-        return Primary(text=self.text, file=str(self), directory=directory, name=name, more=more)
+        from roost.config.hydra_composition import Primary, composed
+
+        primary = Primary(text=self.text, file=str(self), directory=directory, name=name, more=more)
+        return composed(primary, overrides)
 
 
 def load(source: Any, overrides: Sequence[str] = ()) -> Document:
@@ -148,6 +149,8 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     whole: dict[str, Any] | None = None
     at: Path = ()
     if type(source).__module__.startswith("omegaconf"):  # asked before Mapping: a DictConfig is a Mapping too
+        from roost.config.interpolation import unresolved
+
         data, whole, at = unresolved(source)
         document = Document(plain_mapping(data))
     elif isinstance(source, Document):
@@ -162,7 +165,10 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     data, positions = document.data, document.positions
     if overrides:
         data, positions = overridden(data, positions, overrides)
-    data, positions = resolve(data, positions, whole, at)
+    if any(True for section in SECTIONS for _ in interpolations(data.get(section), ())):
+        from roost.config.interpolation import resolve
+
+        data, positions = resolve(data, positions, whole, at)
     return Document(data, document.name, positions)
 
 
@@ -174,7 +180,7 @@ def as_written(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> D
     file = path if isinstance(path, JobFile) else JobFile(path)
     data, positions = read_mapping(file.text, str(file))
     if file.config_dir is not None or isinstance(data.get("defaults"), list):
-        data, positions = composed(file.primary(), overrides)
+        data, positions = file.composed(overrides)
         data = plain_mapping(data)
     elif overrides:
         data, positions = overridden(data, positions, overrides)

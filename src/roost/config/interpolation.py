@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from roost.config.plain_data import SECTIONS
+from roost.config.plain_data import SECTIONS, interpolations
 from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError, Finding, Path, error_for, first_line, shown
 from roost.secret_names import hide_rest, is_secret
@@ -22,19 +22,6 @@ MAX_RESULT = 20_000  # characters of a resolved text, or values of a resolved ma
 
 class _TooMuch(Exception):
     pass
-
-
-def interpolations(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every text that needs resolving, with its path."""
-    if isinstance(value, str):
-        if "${" in value or value == "???":
-            yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from interpolations(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from interpolations(item, (*path, index))
 
 
 def resolve(

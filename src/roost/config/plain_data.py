@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-
-from omegaconf import OmegaConf
 
 from roost.config.yaml_text import MAX_DEPTH, MAX_VALUES
 from roost.errors import ConfigurationError, Path, dotted, first_line, shown
@@ -58,12 +56,27 @@ def resolved(config: Any, subject: str, path: Path = ()) -> Any:
     """
     if not type(config).__module__.startswith("omegaconf"):
         return config
+    from omegaconf import OmegaConf
+
     try:
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except Exception as error:  # resolvers raise anything; the configuration is at fault
         what, remedy = f"{subject} cannot be resolved", "define what it refers to, or write the value"
         why = first_line(error)
         raise ConfigurationError(code="RC006", what=what, why=why, remedy=remedy, path=path) from None
+
+
+def interpolations(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every text that needs resolving, with its path."""
+    if isinstance(value, str):
+        if "${" in value or value == "???":
+            yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from interpolations(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from interpolations(item, (*path, index))
 
 
 def _key(key: Any, path: Path) -> str:

@@ -28,7 +28,7 @@ _IN_FILE = {"kind": "worker_type", "gpus_per_engine": "num_gpus_per_engine"}
 
 
 class _Open(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class WrittenGroup(_Open):

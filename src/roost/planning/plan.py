@@ -16,7 +16,7 @@ from roost.config.supervise import RestartPolicy
 from roost.errors import ConfigurationError, Finding, PlacementError, nearest
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
-from roost.placement.placement import Device, Placement
+from roost.placement.placement import Device
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.occupancy import NodeOccupancy, Uses, is_shared, occupancy_of
 from roost.planning.saved_format import FORMAT_VERSION, Damage, checksum, from_plain_data, to_plain_data
@@ -186,15 +186,17 @@ class Plan:
 
 
 def _decisions(component: ComponentPlan) -> list[Any]:
+    usual = (ACCELERATOR, BARE_NODE)  # a robot's kind is part of the decision
     places = [
-        [p.cluster_node_rank, p.hardware, p.visible, p.node_group_label, *_other_kind(p)]
+        [
+            p.cluster_node_rank,
+            p.hardware,
+            p.visible,
+            p.node_group_label,
+            *(() if p.kind in usual else (p.kind,)),
+        ]
         for p in component.members
     ]
     engines = component.engines
     formed = [] if engines is None else [[engines.processes, engines.server, engines.kind]]
     return [component.name, places, *formed]
-
-
-def _other_kind(place: Placement) -> list[str]:
-    """The kind of hardware that is no accelerator, such as a robot."""
-    return [] if place.kind in (ACCELERATOR, BARE_NODE) else [place.kind]

@@ -42,7 +42,9 @@ class Damage(Exception):
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(extra="forbid")  # not strict: a strict model takes records as instances only
+    model_config = ConfigDict(
+        extra="forbid", defer_build=True
+    )  # not strict: a strict model takes records as instances only
 
 
 class _SavedEnvironment(_Saved):

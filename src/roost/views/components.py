@@ -93,13 +93,12 @@ def listed(items: list[str], limit: int, show_all: bool, more: str) -> list[str]
 
 def each_holds(component: ComponentPlan) -> str:
     """`2 accelerators`, `1 Franka`, or how many processes share one: `4 per accelerator`, `101 per node`."""
-    sitting: Counter[tuple[int, str, int]] = Counter()
-    widths, kinds = set(), set()
-    for place in component.members:
-        held = place.hardware
-        kinds.add(place.kind)
-        widths.add(len(held) or 1)
-        sitting[place.cluster_node_rank, place.node_group_label, held[0] if held else -1] += 1
+    members = component.members
+    sitting = Counter(
+        (place.cluster_node_rank, place.node_group_label, place.hardware[:1]) for place in members
+    )
+    widths = {len(place.hardware) or 1 for place in members}
+    kinds = {place.kind for place in members}
     noun = kinds.pop() if len(kinds) == 1 else "resource"
     most = max(sitting.values())
     if most > 1:

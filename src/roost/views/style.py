@@ -113,4 +113,4 @@ def _candidates(name: str) -> Iterator[str]:
 
 def printable(text: str) -> str:
     """The text without control characters: names come from files and must not control the terminal."""
-    return "".join(ch if ch.isprintable() else "\ufffd" for ch in text)
+    return text if text.isprintable() else "".join(ch if ch.isprintable() else "\ufffd" for ch in text)
