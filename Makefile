@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-fast test-torch test-router test-versions test-slurm soak fuzz lint site bench clean
+.PHONY: demo test test-slow test-fast test-torch test-router test-versions test-tools soak fuzz lint site bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,9 +32,10 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
-# The sbatch script on a real Slurm of three nodes: about a minute, which it mostly waits.
-test-slurm: $(READY)
-	$(BIN)/python -m pytest -m slow tests/bringup
+# What needs programs of Debian: the sbatch script on a real Slurm of three nodes (slurm-wlm, munge, root), about a
+# minute that it mostly waits, and pictures through librsvg (librsvg2-bin).
+test-tools: $(READY)
+	$(BIN)/python -m pytest -m slow tests/bringup tests/views
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest -m "not ray and not netns and not torch and not router and not soak"
