@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ cluster:
     rollout: 8-15  # by hand
 trainer: {lr: 1}  # ours
 """
+SNAPSHOT = Path(__file__).parents[1] / "snapshots" / "suggestion.html"
 PROFILE = """\
 profile:
   batch: 64
@@ -148,7 +150,10 @@ def test_json_page_and_simulation(cli: Callable[..., Any]) -> None:
     done = cli(*ARGUMENTS, "--json", "--html", "page.html")
     assert done.data["format_version"] == 1
     assert done.data["gap"] == 0
-    page = Path("page.html").read_text()
+    page = Path("page.html").read_text("utf-8")
+    if os.environ.get("ROOST_UPDATE_SNAPSHOTS") == "1":
+        SNAPSHOT.write_text(page, "utf-8")
+    assert page == SNAPSHOT.read_text("utf-8")
     assert "<svg" in page
     assert "rollout" in page
     assert "<script" not in page

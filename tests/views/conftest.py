@@ -14,7 +14,7 @@ SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 @pytest.fixture
 def same_as_before() -> Callable[[str | Path, str], None]:
     def compare(name: str | Path, text: str) -> None:
-        path = name if isinstance(name, Path) else SNAPSHOTS / f"{name}.txt"
+        path = name if isinstance(name, Path) else SNAPSHOTS / (name if "." in name else f"{name}.txt")
         if os.environ.get("ROOST_UPDATE_SNAPSHOTS") == "1":
             path.write_text(text, "utf-8")
         assert text == path.read_text("utf-8")

@@ -77,6 +77,11 @@ def test_the_picture_in_the_docs_is_what_is_drawn(same_as_before: Any) -> None:
     same_as_before(DOCS / "heterogeneous.svg", render_svg(heterogeneous()))
 
 
+def test_the_page_is_as_before(same_as_before: Any) -> None:
+    page = render_page(heterogeneous(), job="heterogeneous.yaml", day=date(2026, 11, 17))
+    same_as_before("heterogeneous.html", page)
+
+
 @pytest.mark.parametrize(
     "name", [name for name in PLANS if name != "16384_nodes"]
 )  # it is drawn below, folded

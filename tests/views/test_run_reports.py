@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,9 @@ def record() -> RunRecord:
         )
         for name, (device, method, start, end) in seats.items()
     ]
-    death = Event(action="restarted", component="rollout", rank=0, node=0, cause="crash", detail="<b>")
+    death = Event(
+        action="restarted", component="rollout", rank=0, node=0, cause="crash", detail="<b>", time=20.0
+    )
     return RunRecord(
         job="job", plan=roost.plan(job, "1x2"), processes=tuple(processes), events=(death,), until=40.0
     )
@@ -75,7 +78,9 @@ def test_shares_of_time_and_phases(record: RunRecord) -> None:
     ]
 
 
-def test_a_report_is_one_page_that_loads_nothing(record: RunRecord, tmp_path: Path) -> None:
+def test_a_report_is_one_page_that_loads_nothing(
+    record: RunRecord, tmp_path: Path, same_as_before: Any
+) -> None:
     page = roost.write_report(
         record,
         tmp_path / "new",
@@ -86,6 +91,8 @@ def test_a_report_is_one_page_that_loads_nothing(record: RunRecord, tmp_path: Pa
     )
     text = page.read_text("utf-8")
     assert sorted(path.name for path in page.parent.iterdir()) == ["report.html", "reward.svg"]
+    same_as_before("report.html", text)
+    same_as_before("reward.svg", (page.parent / "reward.svg").read_text("utf-8"))
     for words in (
         "a &lt;job&gt;",
         "seed &lt;1&gt;",
