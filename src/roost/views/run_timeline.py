@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roost.config.ranks import ranges
-from roost.engine.run_record import ProcessRecord, RunRecord, Span, merged
+from roost.engine.run_record import ProcessRecord, RunRecord
+from roost.engine.workers.spans import Span, cut, merged
 from roost.suggesting.timeline import Bar, Lane, Timeline
 from roost.views.drawing import Picture, fill_of, text
 from roost.views.style import hues
@@ -70,27 +71,19 @@ def run_timeline(record: RunRecord, window: Span) -> Timeline:
     for found in busy:
         for name, spans in found.items():
             everyone[name] = merged(
-                [*everyone.get(name, []), *_cut(spans, window)], _SAME_WORK * (end - start)
+                [*everyone.get(name, []), *cut(spans, window)], _SAME_WORK * (end - start)
             )
     lanes = []
     for use, found in zip(uses, busy, strict=True):
         bars = [
             Bar(start=one - start, end=other - start, component=name)
             for name, spans in found.items()
-            for one, other in merged(_cut(spans, window), (end - start) / _PIXELS)
+            for one, other in merged(cut(spans, window), (end - start) / _PIXELS)
         ]
         gaps = list(_gaps(bars, end - start, everyone, start)) if use.is_device else []
         filled = tuple(sorted([*bars, *gaps], key=lambda bar: bar.start))
         lanes.append(Lane(group="", first=0, count=int(use.is_device), bars=filled, name=use.label))
     return Timeline(seconds=end - start, components=tuple(record.plan.components), lanes=tuple(lanes))
-
-
-def _cut(spans: Sequence[Span], window: Span) -> list[Span]:
-    return [
-        (max(start, window[0]), min(end, window[1]))
-        for start, end in spans
-        if end > window[0] and start < window[1]
-    ]
 
 
 def _gaps(
@@ -101,7 +94,7 @@ def _gaps(
         if bar.start - now > _TOLD * seconds:
             gap = begin + now, begin + bar.start
             worked = {
-                name: sum(end - start for start, end in _cut(spans, gap)) for name, spans in everyone.items()
+                name: sum(end - start for start, end in cut(spans, gap)) for name, spans in everyone.items()
             }
             name = max(worked, key=lambda name: worked[name], default="")
             at_work = bool(name) and worked[name] > 0.3 * (bar.start - now)
@@ -118,7 +111,7 @@ def shares_of_time(record: RunRecord, window: Span) -> list[tuple[str, dict[str,
         (
             use.label,
             {
-                name: sum(end - start for start, end in _cut(spans, window)) / seconds
+                name: sum(end - start for start, end in cut(spans, window)) / seconds
                 for name, spans in use.busy(record.until).items()
             },
         )
@@ -142,7 +135,7 @@ def use_picture(record: RunRecord, window: Span) -> Picture:
         floor = [0.0] * _BUCKETS
         for name, spans in use.busy(record.until).items():
             filled = [0.0] * _BUCKETS
-            for one, other in _cut(spans, window):
+            for one, other in cut(spans, window):
                 for bucket in range(
                     int((one - start) / step), min(_BUCKETS, int((other - start) / step) + 1)
                 ):
