@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -21,14 +21,14 @@ from roost.engine.connection.actors import find_actor, job_namespace
 from roost.engine.connection.cluster_watch import ask_head, check_head, patient_wait
 from roost.engine.events import Event
 from roost.engine.job.channel_host import channel_actor
-from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs_text
+from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs
 from roost.engine.job.node_agent import agent_name
 from roost.engine.job.node_sight import NodeSight
 from roost.engine.job_snapshot import ChannelStatus, DriverStatus, JobSnapshot, NodeStatus, channel_status
 from roost.engine.processes.process_facts import Process
 from roost.engine.status import ProcessStatus, absent_status, seen_status
 from roost.engine.workers.call_summary import CallSummary
-from roost.errors import JobEnded, NoAnswer, RoostError
+from roost.errors import JobEnded, NoAnswer, nearest
 from roost.planning.plan import Plan
 
 LOOK_WITHIN = 5.0  # seconds in which a job should say what its processes do
@@ -67,7 +67,13 @@ class JobReader:
         silent: list[str] = []
         there = self._there(within)
         if NodeManager.NAME not in there:
-            raise JobEnded(code="RE106", what=f"no job {self.job!r} is running", why=running_jobs_text())
+            jobs = running_jobs(within)
+            raise JobEnded(
+                code="RE106",
+                what=f"no job {self.job!r} is running",
+                why=f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster",
+                remedy=nearest(self.job, jobs) if jobs else "",
+            )
         self._learn(silent, deadline)
         facts = self._layout.get("facts", ())
         watched = self._watched()
@@ -264,16 +270,30 @@ def _channels(names: list[str], answers: Mapping[str, tuple[Any, Any]]) -> Itera
         yield channel_status(name.removeprefix(_CHANNEL), answers[name][0] if name in answers else None)
 
 
-def read_jobs(
-    readers: Mapping[str, JobReader], within: float = LOOK_WITHIN
-) -> dict[str, JobSnapshot | RoostError]:
-    """Several jobs, read side by side; an error in the place of one that cannot be read."""
+class JobsReader:
+    """Reads one job again and again, or all jobs of the cluster side by side."""
 
-    def read(reader: JobReader) -> JobSnapshot | RoostError:
+    def __init__(self, only: str | None = None) -> None:
+        self.only = only
+        self._readers: dict[str, JobReader] = {}
+        self._last: dict[str, JobSnapshot] = {}
+
+    def read(self, within: float = LOOK_WITHIN) -> list[JobSnapshot]:
+        """The jobs by name. One that was named is also shown once it has ended; raises when it never was there."""
+        names = [self.only] if self.only is not None else running_jobs(within)
+        self._readers = {name: self._readers.get(name) or JobReader(name) for name in names}
+        with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(names)))) as pool:
+            found = list(pool.map(lambda reader: self._read(reader, within), self._readers.values()))
+        jobs = [one for one in found if one is not None]
+        self._last = {one.job: one for one in jobs}
+        return jobs
+
+    def _read(self, reader: JobReader, within: float) -> JobSnapshot | None:
         try:
             return reader.read(within)
-        except RoostError as error:
-            return error
-
-    with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(readers)))) as pool:
-        return dict(zip(readers, pool.map(read, readers.values()), strict=True))
+        except JobEnded:
+            if reader.job in self._last:
+                return replace(self._last[reader.job], time=time.time(), state="ended", silent=())
+            if self.only is not None:
+                raise
+            return None

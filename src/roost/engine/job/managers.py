@@ -58,7 +58,7 @@ class Manager:
             handle = find_actor(cls.NAME, name)
         except ValueError:
             raise ClusterError(
-                code="RE106", what=f"no job {name!r} is running", remedy=running_jobs_text()
+                code="RE106", what=f"no job {name!r} is running", remedy=_running_text()
             ) from None
         return Proxy(handle, f"{cls.NAME} of job {name!r}")
 
@@ -248,11 +248,11 @@ def check_connected() -> None:
         )
 
 
-def running_jobs() -> list[str]:
-    """The jobs on the connected cluster."""
+def running_jobs(within: float | None = None) -> list[str]:
+    """The jobs on the connected cluster. Raises `NoAnswer` after that time."""
     check_connected()
     prefix = f"{NAMESPACE}."
-    named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
+    named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True), within)
     return sorted(
         entry["namespace"].removeprefix(prefix)
         for entry in named
@@ -284,9 +284,9 @@ def current_job() -> str:
         return jobs[0]
     what = "several jobs are running" if jobs else "no job is running"
     remedy = "name one: Cluster(job=...)" if jobs else "start one with Cluster(num_nodes=...)"
-    raise ClusterError(code="RE106", what=what, why=running_jobs_text(), remedy=remedy)
+    raise ClusterError(code="RE106", what=what, why=_running_text(), remedy=remedy)
 
 
-def running_jobs_text() -> str:
+def _running_text() -> str:
     jobs = running_jobs()
     return f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster"
