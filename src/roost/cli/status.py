@@ -26,6 +26,7 @@ from roost.cli.ending import (
     wants_colour,
     width_of,
 )
+from roost.cli.live_page import LOOPBACK, check_web, serve_jobs
 from roost.cli.running_job import address_option, chosen_address, connected, no_ray
 from roost.config.fields import NAME
 from roost.engine.job.job_folder import past_jobs, read_history
@@ -54,6 +55,14 @@ MOST_ENDED = 5  # jobs that have ended, in a list of jobs
     metavar="SECONDS",
     help="How long nodes may take to answer; what does not answer is shown as such. Default: 5.",
 )
+@click.option(
+    "--web", is_flag=True, help="Serve a live page and metrics, on this machine's loopback, until Ctrl-C."
+)
+@click.option("--host", metavar="ADDRESS", help="Where --web listens. Default: 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="The port of --web. Default: a free one."
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page of --web in a browser.")
 @click.option("--all", "show_all", is_flag=True, help="Show every process, node and event.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the jobs as JSON; with --watch one line for each look."
@@ -64,6 +73,10 @@ def command(
     watch: bool,
     every: float,
     timeout: float,
+    web: bool,
+    host: str | None,
+    port: int | None,
+    opens: bool,
     show_all: bool,
     as_json: bool,
 ) -> int:
@@ -72,12 +85,21 @@ def command(
     Works while the job's driver is busy, stopped or gone: the nodes are asked, and no worker is. A job that has ended
     is shown from its history on this machine.
     """
+    if not web and (host is not None or port is not None or opens):
+        raise click.UsageError("--host, --port and --open say how --web serves; add --web.")
+    if web and (watch or as_json):
+        raise click.UsageError("--web serves a page, and --watch and --json print; give one of them.")
+    if web:
+        check_web()
     show = Show(one=job is not None, show_all=show_all, as_json=as_json)
     reached = chosen_address(address)
     problem: ClusterError = no_ray()
     if reached is not None:
         try:
             with connected(reached):
+                if web:
+                    serve_jobs(job, timeout, host or LOOPBACK, port or 0, opens)
+                    return FINE
                 _look(job, timeout, show, every if watch else None)
             return FINE
         except ClusterError as error:

@@ -21,6 +21,7 @@ from roost.views.job_words import (
     headline,
     node_words,
     place_words,
+    state_counts,
 )
 from roost.views.style import Style, printable
 from roost.views.terminal import drawn_text
@@ -67,7 +68,6 @@ def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH,
         "state",
         "plan",
         "processes",
-        "states",
         "restarts",
         "nodes",
         "driver",
@@ -76,21 +76,14 @@ def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH,
     )
     for one in snapshots:
         lines = list(component_lines(one))
-        states: dict[str, int] = {}
-        for process in one.processes:
-            states[process.state] = states.get(process.state, 0) + 1
         last = one.events[-1] if one.events else None
         table.add_row(
             Text(one.job, "bold"),
             _state(one.state),
             ", ".join(plan.short_digest for plan in one.plans),
-            f"{len(one.processes):,}" if one.processes else "",
-            Text(
-                ", ".join(f"{count:,} {state}" for state, count in states.items()),
-                "bold red" if one.unwell else "",
-            ),
+            Text(state_counts(one.processes), "bold red" if one.unwell else ""),
             f"{sum(line.restarts for line in lines):,}" if lines else "",
-            node_words(one) if one.nodes else "",
+            node_words(one).replace(" nodes", "").replace(" node", ""),
             _state(one.driver.state) if one.driver else "",
             f"{last.action} {duration(one.time - last.time)} ago" if last else "",
         )
@@ -103,13 +96,10 @@ def render_changes(before: JobSnapshot, after: JobSnapshot) -> list[str]:
     if before.state != after.state:
         lines.append(f"job {after.job}: {before.state} -> {after.state}")
     old = {(one.component, one.rank): one for one in before.processes}
+    few = len(after.processes) <= FEW_PROCESSES
     for one in after.processes:
         was = old.get((one.component, one.rank))
-        if was is None or (was.state, was.pid, was.calls_in_flight) != (
-            one.state,
-            one.pid,
-            one.calls_in_flight,
-        ):
+        if was is None or (was.pid, _told(was, few)) != (one.pid, _told(one, few)):
             change = f"{was.state} -> {one.state}" if was and was.state != one.state else one.state
             again = f", generation {one.generation}" if was and was.generation != one.generation else ""
             what = f", {doing(one)}" if doing(one) else ""
@@ -121,6 +111,11 @@ def render_changes(before: JobSnapshot, after: JobSnapshot) -> list[str]:
         lines.append(f"driver: {before.driver.state} -> {after.driver.state}")
     known = set(before.events)
     return [*lines, *(f"event {event}" for event in after.events if event not in known)]
+
+
+def _told(process: ProcessStatus, few: bool) -> object:
+    """What a line is worth: of many processes not the calls, which change all the time."""
+    return (process.state, process.calls_in_flight) if few else process.is_fine or process.state
 
 
 def _components(snapshot: JobSnapshot, style: Style) -> Table:

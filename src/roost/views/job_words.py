@@ -37,11 +37,17 @@ def component_lines(snapshot: JobSnapshot) -> Iterator[ComponentLine]:
         yield ComponentLine(
             name=name,
             processes=number,
-            states=", ".join(f"{states[state]:,} {state}" for state in STATES if states[state]),
+            states=state_counts(processes),
             now=", ".join(in_flight(processes)),
             restarts=sum(one.restarts for one in processes),
             is_fine=all(one.is_fine for one in processes),
         )
+
+
+def state_counts(processes: Sequence[ProcessStatus]) -> str:
+    """`2 busy, 1 idle, 1 dead`."""
+    states = Counter(one.state for one in processes)
+    return ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
 
 
 def in_flight(processes: Sequence[ProcessStatus]) -> list[str]:
@@ -90,7 +96,7 @@ def headline(snapshot: JobSnapshot) -> str:
     if snapshot.state == "running" and began is not None:
         words += f" for {duration(snapshot.time - began)}"
     elif snapshot.state == "ended" and snapshot.events:
-        words += f" {duration(snapshot.time - snapshot.events[-1].time)} ago"
+        words += f", its last event {duration(snapshot.time - snapshot.events[-1].time)} ago"
     plans = [
         f"{plan.short_digest}{f' of {plan.job_file}' if plan.job_file else ''}" for plan in snapshot.plans
     ]

@@ -27,7 +27,7 @@ class CallSummary:
     waits: str = ""  # what it waits for in a call
     last_call: str = ""  # the last one that has ended, with its outcome
     totals: tuple[CallTotal, ...] = ()
-    use: tuple[float, ...] = ()  # of each column, the share of the time it worked; the last one ends now
+    use: tuple[float, ...] = ()  # of each column, the share of the time it worked; now is in the last one
 
 
 class CallFollower:
@@ -78,7 +78,8 @@ class CallFollower:
 
 
 def _columns(spans: list[Span], now: float) -> tuple[float, ...]:
-    since, worked = now - COLUMNS * STEP, [0.0] * COLUMNS
+    # Columns begin at multiples of their length, so that only the last one changes from look to look.
+    since, worked = (now // STEP + 1 - COLUMNS) * STEP, [0.0] * COLUMNS
     for start, end in cut(spans, (since, now)):
         first, last = int((start - since) / STEP), min(COLUMNS - 1, int((end - since) / STEP))
         for column in range(first, last + 1):
