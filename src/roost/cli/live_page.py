@@ -14,7 +14,7 @@ from pathlib import Path
 
 from roost.cli.ending import tell
 from roost.errors import ConfigurationError
-from roost.web.live_jobs import LiveJobs
+from roost.web.live_jobs import LiveJobs, Read
 from roost.web.page_access import VARIABLE, PageAccess
 
 LOOPBACK = "127.0.0.1"
@@ -26,28 +26,24 @@ def check_web() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
-            code="RC008",
+            code="RE140",
             what="the live page needs packages that are not installed",
             why=f"missing: {', '.join(missing)}",
             remedy="pip install 'roost[web]'",
         )
 
 
-def serve_jobs(job: str | None, timeout: float, host: str, port: int, opens: bool) -> None:
+def serve_jobs(read: Read, job: str | None, host: str, port: int, opens: bool) -> None:
     """Serve the page of a job, or of all jobs, until Ctrl-C."""
-    from roost.engine.job.job_reader import JobsReader
     from roost.web.page_server import listening_socket, serve
 
-    reader = JobsReader(job)
-    live = LiveJobs(lambda: reader.read(timeout))
-    if job is not None:
-        reader.read(timeout)  # raises where there is no such job
+    live = LiveJobs(read)
     access = PageAccess(os.environ.get(VARIABLE, ""))
     try:
         listening = listening_socket(host, port)
     except OSError as error:
         raise ConfigurationError(
-            code="RC104",
+            code="RE140",
             what=f"the page cannot be served at {host}:{port}",
             why=error.strerror or str(error),
             remedy="choose another --host or --port",

@@ -33,6 +33,7 @@ from roost.engine.job.job_folder import past_jobs, read_history
 from roost.engine.job_snapshot import JobSnapshot
 from roost.errors import ClusterError, JobEnded
 from roost.views.job_text import render_changes, render_job, render_jobs
+from roost.web.live_jobs import Read
 
 MOST_ENDED = 5  # jobs that have ended, in a list of jobs
 
@@ -97,10 +98,15 @@ def command(
     if reached is not None:
         try:
             with connected(reached):
+                read = _reading(job, timeout)
+                found = read()
                 if web:
-                    serve_jobs(job, timeout, host or LOOPBACK, port or 0, opens)
-                    return FINE
-                _look(job, timeout, show, every if watch else None)
+                    serve_jobs(read, job, host or LOOPBACK, port or 0, opens)
+                elif watch:
+                    _watch(read, found, job, show, every)
+                else:
+                    ended = past_snapshots(None, besides=[one.job for one in found]) if job is None else []
+                    show.jobs([*found, *ended])
             return FINE
         except ClusterError as error:
             problem = error
@@ -114,22 +120,21 @@ def command(
     return code_of(problem)
 
 
-def _look(job: str | None, timeout: float, show: Show, every: float | None) -> None:
+def _reading(job: str | None, timeout: float) -> Read:
     from roost.engine.job.job_reader import JobsReader
 
     reader = JobsReader(job)
-    found = reader.read(timeout)
-    if every is None:
-        ended = past_snapshots(None, besides=[one.job for one in found]) if job is None else []
-        show.jobs([*found, *ended])
-        return
+    return lambda: reader.read(timeout)
+
+
+def _watch(read: Read, found: Sequence[JobSnapshot], job: str | None, show: Show, every: float) -> None:
+    """Show what was found, and look again, until Ctrl-C or the end of the job."""
     with show.watching() as watching:
-        while True:
-            watching.jobs(found)
-            if job is not None and found[0].state == "ended":
-                return
+        watching.jobs(found)
+        while job is None or found[0].state != "ended":
             time.sleep(every)
-            found = reader.read(timeout)
+            found = read()
+            watching.jobs(found)
 
 
 def past_snapshots(job: str | None, besides: Sequence[str] = ()) -> list[JobSnapshot]:

@@ -83,7 +83,7 @@ def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH,
             ", ".join(plan.short_digest for plan in one.plans),
             Text(state_counts(one.processes), "bold red" if one.unwell else ""),
             f"{sum(line.restarts for line in lines):,}" if lines else "",
-            node_words(one).replace(" nodes", "").replace(" node", ""),
+            node_words(one).replace(" nodes", "").replace(" node", "") if one.nodes else "",
             _state(one.driver.state) if one.driver else "",
             f"{last.action} {duration(one.time - last.time)} ago" if last else "",
         )
