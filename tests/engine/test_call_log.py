@@ -137,6 +137,6 @@ def test_many_looks_see_what_one_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     timed.end(long, NOW - 50)
     many = timed.follower.summary(NOW, runs=True)
     assert (many.in_flight, many.last_call) == ((), "serve returned")
-    assert sum(many.use) * STEP == pytest.approx(50)
+    assert sum(many.use) * STEP == pytest.approx(50, abs=0.05)  # shares are rounded
     # Whoever looks for the first time finds only what the ring still has.
     assert CallFollower(timed.log.pages()).summary(NOW, runs=True).totals == many.totals
