@@ -56,6 +56,7 @@ SHARED = (
     "docs/ports-and-locks.md",
     "docs/pools.md",
     "docs/runs.md",
+    "docs/status.md",
 )
 NEEDING = {
     "docs/router.md": [pytest.mark.router],
