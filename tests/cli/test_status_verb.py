@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import jsonschema
 import psutil
 import pytest
-from running import eventually, new_job
+from running import eventually, new_job, roost_command
 
 import roost
 from roost.cli.output_schemas import output_schema
@@ -132,22 +131,8 @@ def test_a_job_is_seen_while_its_driver_is_busy_stopped_and_dead(
     assert cluster.job in unknown.err
 
     # It dies, and who watches is told.
-    watching = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from roost.cli import main; main()",
-            "status",
-            job,
-            "--address",
-            address,
-            "--watch",
-            "--every",
-            "0.2",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    words = roost_command("status", job, "--address", address, "--watch", "--every", "0.2")
+    watching = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert watching.stdout is not None
         assert watching.stdout.readline().startswith(f"job {job}: running")

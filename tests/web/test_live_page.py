@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from browser import Browser
-from running import eventually, new_job
+from running import eventually, new_job, roost_command
 
 pytestmark = [pytest.mark.ray, pytest.mark.browser]
 
@@ -34,20 +33,8 @@ def test_the_page_shows_a_worker_that_is_killed(
     job = new_job("seen")
     driver = run("watched", job, str(tmp_path / "gate"))
     pids = driver.answer()["pids"]
-    serving = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from roost.cli import main; main()",
-            "status",
-            job,
-            "--address",
-            address,
-            "--web",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = roost_command("status", job, "--address", address, "--web")
+    serving = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     try:
         assert serving.stderr is not None
         where = serving.stderr.readline().strip()

@@ -43,6 +43,7 @@ class _Question:
     """What one actor was asked. One that does not answer is not asked again meanwhile."""
 
     ref: Any
+    look: int  # the number of the look that asked
     about: Any = None  # what the answer refers to
 
 
@@ -53,6 +54,7 @@ class JobReader:
         self.job = job
         self._handles: dict[str, Any] = {}  # actors of the job, by name
         self._asked: dict[str, _Question] = {}  # by the name of the actor
+        self._looks = 0
         self._layout: dict[str, Any] = {}
         self._plans: dict[str, Plan] = {}  # by digest
         self._became: dict[str, str] = {}
@@ -64,6 +66,7 @@ class JobReader:
     def read(self, within: float = LOOK_WITHIN) -> JobSnapshot:
         """The job now. Raises `JobEnded` when there is no such job any more."""
         deadline = time.monotonic() + within
+        self._looks += 1
         silent: list[str] = []
         there = self._there(within)
         if NodeManager.NAME not in there:
@@ -116,14 +119,18 @@ class JobReader:
                 self._handles[name] = find_actor(name, self.job)
             except ValueError:  # it has just ended
                 return
-        self._asked[name] = _Question(getattr(self._handles[name], method).remote(*args), about)
+        self._asked[name] = _Question(getattr(self._handles[name], method).remote(*args), self._looks, about)
 
     def _answers(self, deadline: float) -> dict[str, tuple[Any, Any]]:
-        """What has come by the deadline: answers, and what they refer to, by the name of the actor."""
+        """What has come by the deadline: answers, and what they refer to, by the name of the actor.
+
+        Actors that were silent in an earlier look are not waited for again.
+        """
         refs = {question.ref: name for name, question in self._asked.items()}
-        if not refs:
-            return {}
-        ready, _ = patient_wait(list(refs), max(0.0, deadline - time.monotonic()), len(refs))
+        new = [question.ref for question in self._asked.values() if question.look == self._looks]
+        if new:
+            patient_wait(new, max(0.0, deadline - time.monotonic()), len(new))
+        ready = ray.wait(list(refs), num_returns=len(refs), timeout=0)[0] if refs else []
         found: dict[str, tuple[Any, Any]] = {}
         for ref in ready:
             question = self._asked.pop(refs[ref])

@@ -23,6 +23,7 @@ SLOTS = 16_384  # calls that are kept
 RUNNING, RETURNED, RAISED = 1, 2, 3  # 0: the place was never used
 OUTCOMES = ("", "running", "returned", "raised")
 _RECORD = struct.Struct("<QddHB5x24s8x")  # number from 1, start, end, method, outcome, task
+_BEGUN = struct.Struct("<8xd8xH")  # the start and the method of a record
 _END_OFFSET, _OUTCOME_OFFSET = 16, 26  # in a record
 _TIME = struct.Struct("<d")
 # Magic, length of the method names, slots, heartbeats, exit code, number of the last call.
@@ -83,6 +84,7 @@ class CallLog:
         _HEADER.pack_into(self._memory, 0, _MAGIC, len(names), slots, 0, _NO_EXIT, 0)
         self._memory[_HEADER.size : self._totals] = names
         self._count = 0
+        self._sums: list[list[Any]] = [[0, 0, 0.0, *[0] * (len(BOUNDS) + 1)] for _ in self._numbers]
 
     def begin(self, method: str, task: bytes = b"") -> int:
         """Note that a call starts. Returns its place, for `end`; 0 while calls that still run take all places."""
@@ -105,14 +107,12 @@ class CallLog:
             self._add_up(place, now, outcome)
 
     def _add_up(self, place: int, now: float, outcome: int) -> None:
-        _, start, _, method, _, _ = _RECORD.unpack_from(self._memory, place)
-        total = self._totals + method * _TOTAL.size
-        returned, raised, seconds, *lasting = _TOTAL.unpack_from(self._memory, total)
-        took = max(0.0, now - start)
-        lasting[bisect_left(BOUNDS, took)] += 1
-        failed = outcome == RAISED
-        counts = returned + (not failed), raised + failed
-        _TOTAL.pack_into(self._memory, total, *counts, seconds + took, *lasting)
+        start, method = _BEGUN.unpack_from(self._memory, place)
+        took, sums = max(0.0, now - start), self._sums[method]
+        sums[outcome - RETURNED] += 1
+        sums[2] += took
+        sums[3 + bisect_left(BOUNDS, took)] += 1
+        _TOTAL.pack_into(self._memory, self._totals + method * _TOTAL.size, *sums)
 
     def beat(self) -> None:
         """Show that this process runs Python."""
