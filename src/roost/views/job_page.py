@@ -60,11 +60,18 @@ STYLE = """
 .is-dead > text { text-decoration: line-through; }
 .row.is-gone > text, .row.is-silent > text { fill: #d03030 !important; font-weight: bold; }
 .state { white-space: nowrap; }
-.state.busy::before, .state.up::before, .state.running::before { content: "\\25CF "; color: #2f9e44; }
-.state.idle::before { content: "\\25CB "; }
+.state::before { margin-right: .35em; }
+.state.busy::before, .state.up::before, .state.running::before { content: "\\25CF"; color: #2f9e44; }
+.state.idle::before { content: "\\25CB"; }
 .state.bad { color: #d03030; font-weight: bold; }
-.state.bad::before { content: "\\25B2 "; }
-@media (prefers-color-scheme: dark) { .state.bad { color: #ff8080; } }
+.state.bad::before { content: "\\25B2"; }
+@media (prefers-color-scheme: dark) {
+  .state.bad { color: #ff8080; }
+  .roost .band.is-idle > text, .roost .band.is-unknown > text { fill: #e6e8eb; }
+  .row.is-gone > text, .row.is-silent > text { fill: #ff8080 !important; }
+  a { color: #8ab4f8; }
+}
+#head { margin: .6rem 0; }
 #connection:not(:empty) { background: #d03030; color: #ffffff; padding: .3rem .8rem; position: sticky; top: 0; }
 td.call { min-width: 16em; }
 section:empty, section:has(> div:empty) { display: none; }
@@ -127,7 +134,7 @@ def jobs_parts(snapshots: Sequence[JobSnapshot]) -> dict[str, str]:
             _state(one.state),
             text(", ".join(plan.short_digest for plan in one.plans)),
             text(state_counts(one.processes)),
-            str(sum(process.restarts for process in one.processes)),
+            str(sum(process.restarts for process in one.processes)) if one.processes else "",
             text(node_words(one)) if one.nodes else "",
             _state(one.driver.state) if one.driver else "",
             text(f"{one.events[-1].action}, {duration(one.time - one.events[-1].time)} ago")
@@ -171,10 +178,15 @@ def _head(snapshot: JobSnapshot) -> Iterator[str]:
 
 def _map(plan: Plan, snapshot: JobSnapshot) -> str:
     mine = [one for one in snapshot.processes if one.component in plan.components]
-    unwell = {one.node if one.node is not None else one.planned_node for one in mine if not one.is_fine}
+    unwell = {_node(one) for one in mine if not one.is_fine}
     nodes = {one.rank: one.state for one in snapshot.nodes if one.state != "up"}
+    beside: dict[tuple[int, str], str] = {}
+    for one in mine:
+        if not one.is_fine and not _on_accelerators(one):
+            beside.setdefault((_node(one), one.component), one.state)
     states = MapStates(
         processes={(one.component, one.rank): one.state for one in mine},
+        beside=beside,
         nodes=nodes,
         apart=frozenset(unwell | set(nodes)),
         order=("ended", "not started", "idle", "busy", "unknown", "stopped", "hung", "dead"),

@@ -45,6 +45,7 @@ class MapStates:
     """The states of a running job, to be drawn on its map."""
 
     processes: Mapping[tuple[str, int], str]  # by component and rank
+    beside: Mapping[tuple[int, str], str]  # of processes without accelerators, by node and component
     nodes: Mapping[int, str]  # of nodes that are not up
     apart: frozenset[int]  # nodes that should have a row of their own
     order: Sequence[str]  # of states, from good to bad
@@ -55,7 +56,7 @@ class MapStates:
         return max(states, key=self.order.index, default="")
 
 
-NO_STATES = MapStates(processes={}, nodes={}, apart=frozenset(), order=())
+NO_STATES = MapStates(processes={}, beside={}, nodes={}, apart=frozenset(), order=())
 
 
 def map_picture(
@@ -72,6 +73,8 @@ def map_picture(
     drawn = [row for row in rows if row is not None]
     drawing = _Map(plan, style, drawn, unused, states)
     note = map_note(rows, left_out)
+    if states is not NO_STATES:
+        note = note.partition(";")[0]  # a page that changes has no --all
     y, body = float(MARGIN + LINE), [_HATCH * bool(unused), drawing.header()]
     for row in rows:
         if row is None:
@@ -147,7 +150,7 @@ class _Map:
                 else self._cell(row, numbers[0], top, depth)
             )
         for index, beside in enumerate(row.beside):
-            parts.append(self._beside(beside, y + index * LINE))
+            parts.append(self._beside(row, beside, y + index * LINE))
         state = self.states.nodes.get(row.first.node.rank, "")
         kind = f" is-{state}" if state else ""
         return f'<g class="row{kind}" data-nodes="{nodes}">\n{"".join(parts)}</g>\n'
@@ -155,11 +158,13 @@ class _Map:
     def _x(self, number: int) -> float:
         return self.cells + number % _CELLS_IN_LINE * (self.cell + _BETWEEN)
 
-    def _beside(self, fragments: Fragments, y: float) -> str:
+    def _beside(self, row: Row, fragments: Fragments, y: float) -> str:
         x, behind = self.beside, []
         for piece, name in fragments:
             if name:
-                behind.append(band(self.looks[name], piece, x - 3, y + 1, wide(piece) + 6, LINE - 2))
+                state = self.states.beside.get((row.first.node.rank, name), "")
+                place = x - 3, y + 1, wide(piece) + 6, LINE - 2
+                behind.append(band(self.looks[name], piece, *place, state=state))
             else:
                 behind.append(words(x, y, piece))
             x += wide(piece)
