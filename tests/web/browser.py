@@ -48,6 +48,7 @@ class Browser:
         os.close(theirs_in)
         os.close(theirs_out)
         self._numbers, self._buffer, self._session = itertools.count(1), b"", ""
+        self._loads = 0
         self.errors: list[str] = []  # what the page wrote to its console, or its policy refused
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -65,8 +66,6 @@ class Browser:
             if answer.get("id") == number:
                 assert "error" not in answer, answer
                 return dict(answer["result"])
-            if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
-                self.errors.append(json.dumps(answer["params"]))
 
     def _message(self, deadline: float, what: str) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -75,11 +74,19 @@ class Browser:
             piece = os.read(self._in, 1 << 20)
             assert piece, f"the browser has ended: {what}"
             self._buffer += piece
-        message, _, self._buffer = self._buffer.partition(b"\0")
-        return dict(json.loads(message))
+        raw, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(raw)
+        if message.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
+            self.errors.append(json.dumps(message["params"]))
+        self._loads += message.get("method") == "Page.loadEventFired"
+        return message
 
-    def open(self, address: str) -> None:
+    def open(self, address: str, within: float = 120.0) -> None:
+        """Go there, and wait until the page is loaded."""
+        before, deadline = self._loads, time.monotonic() + within
         self._ask("Page.navigate", url=address)
+        while self._loads == before:
+            self._message(deadline, f"loading {address}")
 
     def value(self, expression: str) -> Any:
         found = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)

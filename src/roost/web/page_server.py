@@ -42,6 +42,7 @@ class PageServer:
         guarded = self._guarded
         return Starlette(
             routes=[
+                Route("/favicon.ico", _no_icon),
                 Route("/", guarded(self._start)),
                 Route("/job/{job}", guarded(self._job)),
                 Route("/events", guarded(self._events)),
@@ -114,6 +115,10 @@ class PageServer:
                 await with_deadline
             except asyncio.TimeoutError:
                 continue
+
+
+async def _no_icon(request: Request) -> Response:
+    return Response(status_code=204)  # browsers ask for one by themselves
 
 
 def _refused() -> Response:
