@@ -134,8 +134,8 @@ def test_nodes_in_trouble_have_rows_of_their_own() -> None:
     [
         (1, 8 + 1, "agent x2"),
         (4, 32 + 1, "agent x8"),
-        (64, 64 + 1, "agent x128"),
-        (1024, 64 + 1, "agent x2048"),
+        (64, 32 + 1, "agent x128"),
+        (1024, 32 + 1, "agent x2048"),
     ],
 )
 def test_the_use_of_many_accelerators_is_summed_up(nodes: int, lanes: int, last: str) -> None:

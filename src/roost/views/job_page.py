@@ -40,7 +40,8 @@ from roost.views.use_lanes import UseLane, lanes_picture
 MOST_PROCESSES = 200  # rows; of more, those that are not well
 MOST_NODES = 64  # rows
 MOST_EVENTS = 50
-MOST_LANES = 64
+MOST_LANES = 64  # of single accelerators
+MOST_NODE_LANES = 32  # of nodes, where there are more accelerators
 _PARTS = ("head", "map", "components", "use", "processes", "channels", "nodes", "events")
 _NAMES = {
     "components": "Components",
@@ -236,7 +237,7 @@ def recent_use(snapshot: JobSnapshot) -> list[UseLane]:
     held = sorted({(_node(one), device) for one in here for device in one.devices if _on_accelerators(one)})
     each = len(held) <= MOST_LANES
     ranks = sorted({node for node, _ in held})
-    together = -(-len(ranks) // MOST_LANES)  # nodes in one lane
+    together = -(-len(ranks) // MOST_NODE_LANES)  # nodes in one lane
     lane_of = {node: place // together for place, node in enumerate(ranks)}
     size = Counter((node, device) if each else (lane_of[node], -1) for node, device in held)
     sums: dict[tuple[int, int], dict[str, list[float]]] = {key: {} for key in size}
