@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from running_jobs import NOW, ended_job, job_plan, running_job, seen
 
+import roost
 from roost.engine.events import Event
 from roost.engine.job_snapshot import JobSnapshot
 from roost.views.job_page import changed_parts, job_page, job_parts, jobs_page, recent_use
@@ -127,6 +128,16 @@ def test_nodes_in_trouble_have_rows_of_their_own() -> None:
     ]
     assert bands(faults, "dead") == 1
     assert bands(faults, "unknown") == 4 + 1  # engines, and the agents beside them
+
+
+def test_a_node_without_accelerators_in_trouble_has_a_row_too() -> None:
+    placement = {"agent": {"node_group": "node", "placement": "0-3:0-7"}}
+    plan = roost.plan({"cluster": {"component_placement": placement}}, roost.Inventory.parse("4x0"))
+    places = plan.components["agent"].members
+    processes = tuple(seen("agent", place, "dead" if place.rank == 4 else "running") for place in places)
+    drawn = job_parts(replace(running_job(1), plans=(plan,), processes=processes))["map"]
+    assert re.findall(r'<g class="row" data-nodes="([^"]*)"', drawn) == ["0-1", "2", "3"]
+    assert bands(drawn, "dead") == 1
 
 
 @pytest.mark.parametrize(
