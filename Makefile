@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-fast test-torch test-router test-versions test-tools soak fuzz lint site bench clean
+.PHONY: demo test test-slow test-fast test-torch test-router test-versions test-tools test-browser soak fuzz lint site bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,7 +38,7 @@ test-tools: $(READY)
 	$(BIN)/python -m pytest -m slow tests/bringup tests/views
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not ray and not netns and not torch and not router and not soak"
+	$(BIN)/python -m pytest -m "not ray and not netns and not torch and not router and not browser and not soak"
 
 # Random faults for ten minutes, and what else takes minutes: `make soak ROOST_SOAK_SECONDS=60 ROOST_SEED=2`.
 soak: $(READY)
@@ -65,6 +65,10 @@ $(VENV)/.router: $(READY)
 
 test-router: $(VENV)/.router
 	$(BIN)/python -m pytest -m router tests/rl tests/test_docs.py
+
+# The live page in a real browser: `apt-get install chromium`.
+test-browser: $(READY)
+	$(BIN)/python -m pytest -m browser tests/web
 
 # The lowest and the newest dependencies, without Ray: `make test-versions VERSIONS="3.10-lowest 3.13-newest"`,
 # or all of them for the interpreters that are at hand.

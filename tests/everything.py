@@ -27,7 +27,7 @@ OWN_RAYS = {
 }
 # With the tests of the roles and of the command line, so that each process has about as much to do.
 MOVED = {"engine/test_pools.py", "engine/test_reservation.py"}
-NOT_HERE = "not torch and not router and not slow and not soak"
+NOT_HERE = "not torch and not router and not browser and not slow and not soak"
 WITHOUT_RAY = f"not ray and not netns and {NOT_HERE}"
 WITH_RAY = f"(ray or netns) and {NOT_HERE}"
 

@@ -54,6 +54,7 @@ SHARED = (
     "docs/ports-and-locks.md",
     "docs/pools.md",
     "docs/runs.md",
+    "docs/status.md",
 )
 NEEDING = {
     "docs/router.md": [pytest.mark.router],

@@ -109,6 +109,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 # Imports inside functions. A module of roost may be imported late only because it loads Ray.
 LATE = {
     "roost.cli.chosen_cluster": {"roost.engine.reservation.cluster_snapshot"},  # for --live
+    "roost.cli.running_job": {"roost.engine.connection.ray_connection"},
+    "roost.cli.status": {"roost.engine.job.job_reader"},
     "roost.cli.up": {  # for `up wait`
         "roost.engine.connection.discovery",
         "roost.engine.connection.ray_connection",
@@ -129,6 +131,7 @@ PRIVATE = {
     "roost.engine.reservation.holders": {"ray._private.state"},
 }
 OPTIONAL = {
+    "roost.cli.live_page": {"roost.web.page_server"},  # imports starlette and uvicorn
     "roost.config.hydra_composition": {
         "hydra._internal.sources_registry",
         "hydra.core.global_hydra",

@@ -28,7 +28,7 @@ PLACE = ROOT / ".venv-versions"
 INTERPRETERS = ("3.10", "3.11", "3.12", "3.13")
 ENDS = ("lowest", "newest")
 TOOLS = ("hypothesis", "jsonschema", "psutil", "pytest")  # what the tests themselves import
-MARKS = "not ray and not netns and not torch and not router and not slow and not installed"
+MARKS = "not ray and not netns and not torch and not router and not browser and not slow and not installed"
 WITHOUT_HYDRA = f"{MARKS} and not hydra"  # Hydra 1.3 refuses the newest OmegaConf
 # The engine imports Ray. Placement's arithmetic and the handling of processes use no dependency.
 LEFT_OUT = (
@@ -44,10 +44,10 @@ def project() -> dict[str, Any]:
 
 
 def requirements(interpreter: str, end: str) -> list[str]:
-    """What pip is asked for: every dependency but Ray, Hydra at the lowest end, and the tools of the tests."""
+    """What pip is asked for: every dependency but Ray, those of the page, Hydra at the lowest end, and tools of tests."""
     wanted, extras = [], project()["optional-dependencies"]
     hydra = extras["hydra"] if end == "lowest" else []
-    for dependency in map(Requirement, [*project()["dependencies"], *hydra]):
+    for dependency in map(Requirement, [*project()["dependencies"], *hydra, *extras["web"]]):
         applies = dependency.marker is None or dependency.marker.evaluate({"python_version": interpreter})
         if applies and dependency.name != "ray":
             lowest = [bound.version for bound in dependency.specifier if bound.operator == ">="]

@@ -130,6 +130,7 @@ CODES: dict[str, Code] = {
     "RE127": Code("a component that was given up after too many failures", "run"),
     "RE128": Code("the cluster itself is gone", "run"),
     "RE129": Code("a router that cannot be had, or does not answer", "run"),
+    "RE140": Code("a live page that cannot be served", "run"),
     # RW1xx: advice of the plan
     "RW101": Code("processes split unevenly over nodes", "advice"),
     "RW102": Code("accelerators left idle", "advice"),

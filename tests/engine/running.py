@@ -64,6 +64,11 @@ def alive(pid: int) -> bool:
         return False
 
 
+def roost_command(*words: str) -> list[str]:
+    """What runs a verb in a process of its own."""
+    return [sys.executable, "-c", "from roost.cli import main; main()", *words]
+
+
 class Program:
     """A driver in a process of its own. It prints one JSON value a line; other lines are only kept."""
 

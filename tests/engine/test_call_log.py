@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from roost.engine.workers.call_log import RAISED, RETURNED, CallLog, CallReader
+from roost.engine.workers.call_log import FOR_CHANNEL, RAISED, RETURNED, CallLog, CallReader
+from roost.engine.workers.call_summary import COLUMNS, STEP, CallFollower
 
 
 def told(log: CallLog | CallReader) -> list[tuple[int, str, str]]:
@@ -57,3 +58,85 @@ def test_a_call_that_finds_no_place_is_not_logged() -> None:
 def test_another_file_is_no_log() -> None:
     with open(os.devnull, "rb") as other, pytest.raises((OSError, ValueError)):  # noqa: PTH123
         CallReader(os.getpid(), other.fileno())
+
+
+def test_totals_outlast_the_ring() -> None:
+    log = CallLog(["step", "save", "never"], slots=4)
+    reader = CallReader(os.getpid(), log.fd)
+    for _ in range(10):
+        log.end(log.begin("step"), RETURNED)
+    log.end(log.begin("save"), RAISED)
+    step, save = reader.totals()
+    assert (step.method, step.returned, step.raised, sum(step.lasting)) == ("step", 10, 0, 10)
+    assert (save.method, save.returned, save.raised, sum(save.lasting)) == ("save", 0, 1, 1)
+    assert step.seconds >= 0
+
+
+class Timed:
+    """A log whose calls begin and end when the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slots: int = 64) -> None:
+        self._patch, self.log = monkeypatch, CallLog(["train", "serve"], slots=slots)
+        self.follower = CallFollower(self.log.pages())
+
+    def begin(self, method: str, at: float) -> int:
+        self._patch.setattr("time.time", lambda: at)
+        return self.log.begin(method)
+
+    def end(self, place: int, at: float, outcome: int = RETURNED) -> None:
+        self._patch.setattr("time.time", lambda: at)
+        self.log.end(place, outcome)
+
+    def call(self, method: str, start: float, end: float) -> None:
+        self.end(self.begin(method, start), end)
+
+
+NOW = 1_000_000 * STEP + STEP / 2  # in the middle of a column
+
+
+def test_a_summary_has_calls_in_flight_the_last_call_and_totals(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed(monkeypatch)
+    timed.call("train", NOW - 20, NOW - 18)
+    timed.end(timed.begin("serve", NOW - 10), NOW - 9, RAISED)
+    running, waiting = timed.begin("train", NOW - 5), timed.begin(FOR_CHANNEL, NOW - 2)
+    found = timed.follower.summary(NOW, runs=True)
+    assert [(call.method, call.seconds) for call in found.in_flight] == [("train", 5)]
+    assert (found.waits, found.last_call) == (FOR_CHANNEL, "serve raised")
+    assert [(one.method, one.returned, one.raised) for one in found.totals] == [
+        ("train", 1, 0),
+        ("serve", 0, 1),
+    ]
+    assert (found.totals[0].seconds, found.totals[0].lasting) == (2, (0, 0, 0, 0, 1, 0, 0, 0))
+    timed.end(waiting, NOW + 1)
+    timed.end(running, NOW + 2)
+    later = timed.follower.summary(NOW + 3, runs=True)
+    assert (later.in_flight, later.waits, later.last_call) == ((), "", "train returned")
+
+
+def test_the_recent_use_is_work_without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed(monkeypatch)
+    column = NOW - STEP / 2  # the last one begins
+    timed.call("train", column - 2 * STEP, column - STEP)  # all of a column
+    timed.call("train", column - COLUMNS * 2 * STEP, column - COLUMNS * STEP)  # too long ago
+    timed.begin("train", column - STEP / 2)
+    timed.begin(FOR_CHANNEL, column)
+    use = timed.follower.summary(NOW, runs=True).use
+    assert len(use) == COLUMNS
+    assert use[-3:] == (1.0, 0.5, 0.0)
+    assert not any(use[:-3])
+    # How long a dead process was at work is not known.
+    assert timed.follower.summary(NOW, runs=False).use[-3:] == (1.0, 0.0, 0.0)
+
+
+def test_many_looks_see_what_one_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed(monkeypatch, slots=8)
+    long = timed.begin("serve", NOW - 100)
+    for number in range(30):  # overlapping with the long one, and more than there are places
+        timed.call("train", NOW - 90 + number, NOW - 89.5 + number)
+        timed.follower.summary(NOW - 89 + number, runs=True)
+    timed.end(long, NOW - 50)
+    many = timed.follower.summary(NOW, runs=True)
+    assert (many.in_flight, many.last_call) == ((), "serve returned")
+    assert sum(many.use) * STEP == pytest.approx(50, abs=0.05)  # shares are rounded
+    # Whoever looks for the first time finds only what the ring still has.
+    assert CallFollower(timed.log.pages()).summary(NOW, runs=True).totals == many.totals

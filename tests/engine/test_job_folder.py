@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from roost.engine.events import Event
-from roost.engine.job.job_folder import JobHistory, job_folder
+from roost.engine.job.job_folder import JobHistory, job_folder, past_jobs, read_history
 
 
 @pytest.fixture
@@ -50,3 +51,26 @@ def test_a_folder_that_cannot_be_written_is_no_failure(state: Path) -> None:
 
 def test_the_folder_is_below_the_state(state: Path) -> None:
     assert Path(job_folder("a.b-c")) == state / "jobs" / "a.b-c"
+
+
+def test_a_history_is_read_again_and_damaged_lines_are_left_out(state: Path) -> None:
+    assert (past_jobs(), read_history("job-1")) == ([], [])
+    first, second = Event(action="launched", time=1.0), Event(action="shut down", time=2.0)
+    for job in ("job-1", "job-2"):
+        JobHistory(job).write(first)
+    file = state / "jobs" / "job-1" / "events.jsonl"
+    with file.open("a") as damaged:
+        damaged.write('{"action": 3\n[1]\n{"unknown": 1}\n')
+    JobHistory("job-1").write(second)
+    assert read_history("job-1") == [first, second]
+    assert read_history("job-1", most=1) == [second]
+    os.utime(file, (1, 1))
+    assert past_jobs() == ["job-2", "job-1"]
+
+
+def test_a_history_that_is_a_link_is_not_read(state: Path, tmp_path: Path) -> None:
+    other = tmp_path / "events.jsonl"
+    other.write_text(json.dumps(Event(action="launched").to_dict()) + "\n")
+    (state / "jobs" / "linked").mkdir(parents=True)
+    (state / "jobs" / "linked" / "events.jsonl").symlink_to(other)
+    assert read_history("linked") == []

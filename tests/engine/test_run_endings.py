@@ -135,7 +135,7 @@ def test_status_sees_idle_busy_stopped_and_dead_processes(cluster: roost.Cluster
             eventually(lambda: run.status()[2].state == "dead", 10, "the dead one is seen")
             eventually(lambda: run.status()[0].state == "busy", 10, "the busy one is seen")
             assert run.status()[0].calls_in_flight == ("blocks",)
-            assert run.status()[1].state == "idle"  # stopped, and nothing is asked of it
+            assert run.status()[1].state == "stopped"
             assert run.status()[2].last_call == "pid returned"  # what it did is known although it is dead
         finally:
             psutil.Process(pids[1]).send_signal(signal.SIGCONT)

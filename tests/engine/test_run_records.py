@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import roost
 from roost.engine.run_measures import iterations_of, seconds_of
-from roost.engine.run_record import ProcessRecord, RunRecord, merged, without
+from roost.engine.run_record import ProcessRecord, RunRecord
 from roost.engine.workers.call_log import FOR_CHANNEL, FOR_LOCK, Call
+from roost.engine.workers.spans import merged, without
 
 spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))))
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from roost.config.job_schema import tidied
+from roost.engine.job_snapshot import ChannelStatus, DriverStatus, NodeStatus
 from roost.planning.differences import ComponentChange, NodeChange, NodeGroupChange
 from roost.planning.explanation import Explanation
 from roost.planning.saved_format import SavedFinding, SavedPlan
@@ -117,6 +118,57 @@ class LaunchOutput(Output):
     findings: list[SavedFinding] = []
 
 
+class ShownPlan(Printed):
+    digest: str
+    job_file: str
+    components: list[str]
+
+
+class ShownProcess(Printed):
+    component: str
+    rank: int
+    state: str
+    planned_node: int
+    node: int | None  # null: not known
+    devices: list[int]
+    pid: int | None
+    generation: int | None
+    calls_in_flight: list[str]
+    busy_for: float
+    last_call: str
+    visible: str
+    waits: str
+    group: str
+    hardware: str
+
+
+class ShownEvent(Printed):
+    action: str
+    component: str
+    rank: int | None
+    node: int | None
+    cause: str
+    detail: str
+    time: float
+
+
+class ShownJob(Printed):
+    job: str
+    time: float
+    state: str
+    plans: list[ShownPlan]
+    driver: DriverStatus | None
+    nodes: list[NodeStatus]
+    processes: list[ShownProcess]
+    channels: list[ChannelStatus]
+    events: list[ShownEvent]
+    silent: list[str]
+
+
+class StatusOutput(Output):
+    jobs: list[ShownJob]
+
+
 class EmbeddedOutput(Output):
     address: str
 
@@ -130,6 +182,7 @@ OUTPUTS: dict[str, Any] = {
     "suggest": SuggestOutput | RefusedOutput,
     "simulate": SimulateOutput,
     "launch": LaunchOutput,
+    "status": StatusOutput | RefusedOutput,
     "embedded": EmbeddedOutput,
 }
 

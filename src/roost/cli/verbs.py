@@ -21,6 +21,7 @@ VERBS = {
     "suggest": "Find the best placement of a job, with a proof.",
     "simulate": "Replay an arrangement item by item.",
     "launch": "Run a job that says what to run.",
+    "status": "Show what running jobs do, planned against actual.",
     "up": "Write what starts Ray on Slurm, Kubernetes or hosts.",
     "schema": "Print the JSON Schema of job files, for editors.",
     "embedded": "Keep a real Ray of several nodes running on this machine.",

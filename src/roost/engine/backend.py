@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from roost.config.supervise import RestartPolicy
 from roost.engine.events import Event
+from roost.engine.job_snapshot import JobSnapshot
 from roost.engine.locks.device_lock import Locks
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.workers.call_log import Call
@@ -153,6 +154,9 @@ class Backend(Protocol):
     @property
     def events(self) -> list[Event]:
         """What happened in this job, in order."""
+
+    def snapshot(self, timeout: float) -> JobSnapshot:
+        """What the job's processes do now, and how its nodes are."""
 
     def record(self, events: Sequence[Event]) -> None:
         """Keep events, for every process of the job."""

@@ -13,7 +13,7 @@ from roost.engine.backend import Backend
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
 from roost.engine.run_record import ProcessRecord, RunRecord
-from roost.engine.status import Status, process_status
+from roost.engine.status import Status, absent_status
 from roost.engine.trace import trace_events
 from roost.errors import WorkerError, nearest
 from roost.planning.files import write_file
@@ -80,12 +80,15 @@ class Run(AbstractContextManager["Run"]):
     def status(self, timeout: float = LOOK_WITHIN) -> Status:
         """Planned against actual, process by process. Busy, stopped and dead processes are seen too."""
         self._backend.check_open()
+        seen = {(one.group, one.rank): one for one in self._backend.snapshot(timeout).processes}
         found = []
         for name, part in self.plan.components.items():
             group = self.groups.get(name)
-            facts = {one.rank: one for one in group._observed(timeout)} if group is not None else {}
-            absent = "not started" if group is None else "ended"
-            found += [process_status(name, place, facts.get(place.rank), absent) for place in part.members]
+            running = group is not None and group.is_running
+            for place in part.members:
+                there = seen.get((group.name, place.rank)) if group is not None and running else None
+                absent = absent_status(name, place, "not started" if group is None else "ended")
+                found.append(there or absent)
         return Status(found)
 
     def trace(self, path: str | os.PathLike[str], timeout: float = LOOK_WITHIN) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from roost.engine.run_record import ProcessRecord, RunRecord, merged, without
+from roost.engine.run_record import ProcessRecord, RunRecord
+from roost.engine.workers.spans import merged, without
 
 WARM_UP = 2  # iterations that do not count
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roost.engine.events import Event
 from roost.engine.workers.call_log import Call
+from roost.engine.workers.spans import Span, merged, without
 from roost.planning.plan import Plan
-
-Span = tuple[float, float]  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,32 +56,3 @@ class RunRecord:
                 worked = sum(end - max(start, since) for start, end in one.busy(self.until) if end > since)
                 ranks[one.rank] = ranks.get(one.rank, 0.0) + worked
         return max(ranks.values(), default=0.0)
-
-
-def merged(spans: Iterable[Span], gap: float = 0.0) -> list[Span]:
-    """The spans in order; those that overlap, or lie closer than the gap, become one."""
-    found: list[Span] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1] + gap:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((start, end))
-    return found
-
-
-def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
-    """What is left of the spans. Both are merged."""
-    left: list[Span] = []
-    holes, place = list(holes), 0
-    for start, end in spans:
-        while place < len(holes) and holes[place][1] <= start:
-            place += 1
-        at = place
-        while at < len(holes) and holes[at][0] < end:
-            if holes[at][0] > start:
-                left.append((start, holes[at][0]))
-            start = max(start, holes[at][1])
-            at += 1
-        if start < end:
-            left.append((start, end))
-    return left

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from roost.engine.backend import ProcessFacts
-from roost.engine.workers.call_log import Call
+from roost.engine.workers.call_summary import CallSummary
 from roost.placement.placement import Placement
 
 
@@ -18,7 +16,9 @@ class ProcessStatus:
 
     component: str
     rank: int
-    state: str  # "idle", "busy", "dead", "unknown", "ended" (in order), or "not started"
+    # "idle", "busy", "stopped" (by a signal), "hung" (no heartbeat), "dead", "unknown" (its node does not answer),
+    # "ended" (in order), or "not started"
+    state: str
     planned_node: int
     node: int | None  # where it really is; None when that is not known
     devices: tuple[int, ...]  # as planned
@@ -31,6 +31,27 @@ class ProcessStatus:
         ""  # the accelerators it really sees, by their names; others than planned after a warning RW202
     )
     waits: str = ""  # what it waits for in a call: "waits for a channel" or "waits for a lock"
+    group: str = ""  # the name of its worker group
+    hardware: str = (
+        ""  # the kind of its devices: "accelerator", "Franka", ...; empty if it holds only its node
+    )
+    calls: CallSummary = field(default_factory=CallSummary, repr=False)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it should be running."""
+        return self.state not in ("ended", "not started")
+
+    @property
+    def is_fine(self) -> bool:
+        return self.state in ("idle", "busy", "ended", "not started")
+
+    @property
+    def restarts(self) -> int:
+        return self.generation or 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "calls"}
 
     def __str__(self) -> str:
         doing = (
@@ -58,40 +79,56 @@ class Status(Sequence[ProcessStatus]):
         return [one for one in self.processes if one.component == component]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"format_version": 1, "processes": [asdict(one) for one in self.processes]}
+        return {"format_version": 1, "processes": [one.to_dict() for one in self.processes]}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.processes))
 
 
-def process_status(
-    component: str, place: Placement, facts: ProcessFacts | None, absent: str = "not started"
-) -> ProcessStatus:
-    """`facts` is None for a process that is not there; `absent` says why."""
-    calls = facts.calls if facts else ()
-    state = absent if facts is None else facts.state
-    unfinished = [call for call in calls if call.end is None] if state == "running" else []
-    running = [call for call in unfinished if not call.is_wait]
-    ended = [call for call in calls if call.end is not None and not call.is_wait]
-    last = max(ended, key=_end, default=None)
-    if state == "running":
-        state = "busy" if running else "idle"
+def absent_status(component: str, place: Placement, state: str) -> ProcessStatus:
+    """The status of a process that is not there."""
     return ProcessStatus(
         component=component,
         rank=place.rank,
         state=state,
         planned_node=place.cluster_node_rank,
-        node=facts.node if facts else None,
+        node=None,
         devices=place.hardware,
-        pid=facts.pid if facts else None,
-        generation=facts.generation if facts else None,
-        calls_in_flight=tuple(call.method for call in running),
-        busy_for=time.time() - running[0].start if running else 0.0,
-        last_call=f"{last.method} {last.outcome}" if last else "",
-        visible=facts.visible if facts else "",
-        waits=next((call.method for call in unfinished if call.is_wait), ""),
+        pid=None,
+        generation=None,
+        hardware=place.kind if place.hardware else "",
     )
 
 
-def _end(call: Call) -> float:
-    return call.end or 0.0
+def seen_status(
+    component: str,
+    place: Placement,
+    *,
+    group: str,
+    state: str,
+    node: int | None,
+    pid: int,
+    generation: int,
+    visible: str,
+    calls: CallSummary,
+) -> ProcessStatus:
+    """The status of a process that was started. `state` is "running", or what is wrong with it."""
+    in_flight = calls.in_flight if state != "dead" else ()
+    return ProcessStatus(
+        component=component,
+        rank=place.rank,
+        state=("busy" if in_flight else "idle") if state == "running" else state,
+        planned_node=place.cluster_node_rank,
+        node=node,
+        devices=place.hardware,
+        pid=pid,
+        generation=generation,
+        calls_in_flight=tuple(call.method for call in in_flight),
+        busy_for=in_flight[0].seconds if in_flight else 0.0,
+        last_call=calls.last_call,
+        visible=visible,
+        waits=calls.waits,
+        group=group,
+        hardware=place.kind if place.hardware else "",
+        calls=calls,
+    )

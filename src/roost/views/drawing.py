@@ -76,11 +76,14 @@ class Look:
     hue: int
 
 
-def band(look: Look, label: str, x: float, y: float, width: float, height: float, ranks: str = "") -> str:
-    """A rectangle in a component's colour. A search on a page finds it by its class and its process ranks."""
+def band(
+    look: Look, label: str, x: float, y: float, width: float, height: float, ranks: str = "", state: str = ""
+) -> str:
+    """A rectangle in a component's colour. A page finds it by its class and its process ranks, and styles its state."""
     found_by = f' data-ranks="{ranks}"' * bool(ranks)
+    kind = f" is-{state.replace(' ', '-')}" if state else ""
     return (
-        f'<g class="band c{look.bit}"{found_by}><rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
+        f'<g class="band c{look.bit}{kind}"{found_by}><rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
         f'rx="2" fill="{fill_of(look.hue)}"/><text x="{x + width / 2:g}" y="{y + height / 2 + 4:g}" '
         f'text-anchor="middle" fill="{INK}">{text(label)}</text></g>\n'
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from roost.config.ranks import ranges
 from roost.planning.held import Unused
@@ -39,15 +40,41 @@ _HATCH = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapStates:
+    """The states of a running job, to be drawn on its map."""
+
+    processes: Mapping[tuple[str, int], str]  # by component and rank
+    beside: Mapping[tuple[int, str], str]  # of processes without accelerators, by node and component
+    nodes: Mapping[int, str]  # of nodes that are not up
+    apart: frozenset[int]  # nodes that should have a row of their own
+    order: Sequence[str]  # of states, from good to bad
+
+    def worst(self, component: str, ranks: Iterable[int]) -> str:
+        """The state that matters most among these processes."""
+        states = {self.processes.get((component, rank), "") for rank in ranks} - {""}
+        return max(states, key=self.order.index, default="")
+
+
+NO_STATES = MapStates(processes={}, beside={}, nodes={}, apart=frozenset(), order=())
+
+
 def map_picture(
-    plan: Plan, style: Style, unused: Mapping[int, Unused], notes: Sequence[str], show_all: bool = False
+    plan: Plan,
+    style: Style,
+    unused: Mapping[int, Unused],
+    notes: Sequence[str],
+    show_all: bool = False,
+    states: MapStates = NO_STATES,
 ) -> Picture:
     """The map, with the notes below it."""
-    found = NodeRows(plan, style, FEW_NODES, unused, show_all, engine_joins(plan))
+    found = NodeRows(plan, style, FEW_NODES, unused, show_all, engine_joins(plan), states.apart)
     rows, left_out = bounded(found.drawn(with_ranks=bool(found.ranks)), None if show_all else MAX_ROWS)
     drawn = [row for row in rows if row is not None]
-    drawing = _Map(plan, style, drawn, unused)
+    drawing = _Map(plan, style, drawn, unused, states)
     note = map_note(rows, left_out)
+    if states is not NO_STATES:
+        note = note.partition(";")[0]  # a page that changes has no --all
     y, body = float(MARGIN + LINE), [_HATCH * bool(unused), drawing.header()]
     for row in rows:
         if row is None:
@@ -70,8 +97,15 @@ def map_picture(
 class _Map:
     """The columns of the map and what is drawn in them."""
 
-    def __init__(self, plan: Plan, style: Style, rows: Sequence[Row], unused: Mapping[int, Unused]) -> None:
-        self.unused, self.style, self.plan = unused, style, plan
+    def __init__(
+        self,
+        plan: Plan,
+        style: Style,
+        rows: Sequence[Row],
+        unused: Mapping[int, Unused],
+        states: MapStates = NO_STATES,
+    ) -> None:
+        self.unused, self.style, self.plan, self.states = unused, style, plan, states
         self.looks = looks(style)
         labels = [label for row in rows for cell in set(row.cells) for label, _ in _bands(cell)]
         longest = max((len(label) for label in labels if len(label) <= _LABEL), default=1)
@@ -116,17 +150,21 @@ class _Map:
                 else self._cell(row, numbers[0], top, depth)
             )
         for index, beside in enumerate(row.beside):
-            parts.append(self._beside(beside, y + index * LINE))
-        return f'<g class="row" data-nodes="{nodes}">\n{"".join(parts)}</g>\n'
+            parts.append(self._beside(row, beside, y + index * LINE))
+        state = self.states.nodes.get(row.first.node.rank, "")
+        kind = f" is-{state}" if state else ""
+        return f'<g class="row{kind}" data-nodes="{nodes}">\n{"".join(parts)}</g>\n'
 
     def _x(self, number: int) -> float:
         return self.cells + number % _CELLS_IN_LINE * (self.cell + _BETWEEN)
 
-    def _beside(self, fragments: Fragments, y: float) -> str:
+    def _beside(self, row: Row, fragments: Fragments, y: float) -> str:
         x, behind = self.beside, []
         for piece, name in fragments:
             if name:
-                behind.append(band(self.looks[name], piece, x - 3, y + 1, wide(piece) + 6, LINE - 2))
+                state = self.states.beside.get((row.first.node.rank, name), "")
+                place = x - 3, y + 1, wide(piece) + 6, LINE - 2
+                behind.append(band(self.looks[name], piece, *place, state=state))
             else:
                 behind.append(words(x, y, piece))
             x += wide(piece)
@@ -168,9 +206,9 @@ class _Map:
                 label = self.style.letters[name] + ranks
                 if len(label) > _LABEL and wide(label) > width - 4:
                     label = self.style.letters[name]
-                parts.append(
-                    band(self.looks[name], label, self._x(held[0]), y + index * each, width, each, ranks)
-                )
+                state = self._state(row, name, held)
+                place = self._x(held[0]), y + index * each, width, each
+                parts.append(band(self.looks[name], label, *place, ranks, state))
         if len(shown) < len(names):
             middle = (self._x(numbers[0]) + self._x(numbers[-1]) + self.cell) / 2
             parts.append(words(middle, y + depth - each, f"+{len(names) - len(shown)}", "dim", middle=True))
@@ -181,6 +219,11 @@ class _Map:
             return ""
         return ranges({rank for number in numbers for rank in row.ranks[number][name]})
 
+    def _state(self, row: Row, name: str, numbers: Sequence[int]) -> str:
+        if not row.ranks:
+            return ""
+        return self.states.worst(name, {rank for number in numbers for rank in row.ranks[number][name]})
+
     def _title(self, row: Row, number: int) -> str:
         who = []
         for _, name in _bands(row.cells[number]):
@@ -189,7 +232,8 @@ class _Map:
             part = ""
             if ranks and engines is not None and engines.processes > 1:
                 part = f" of engine {ranges({rank // engines.processes for rank in row.ranks[number][name]})}"
-            who.append(f"{name} {ranks}".strip() + part)
+            state = self._state(row, name, (number,))
+            who.append(f"{name} {ranks}".strip() + part + (f" ({state})" if state else ""))
         return text(f"node {row.nodes}, accelerator {number}: {', '.join(who)}")
 
     def _unused_cell(self, row: Row, number: int, x: float, y: float, depth: float) -> str:

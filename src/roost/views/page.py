@@ -47,9 +47,14 @@ summary { cursor: pointer; }
 """
 
 
-def page_head(script: str = "") -> str:
-    """The start of a page. It may load nothing, and run no script but the one of this hash."""
-    allowed = f"; script-src '{script}'" if script else ""
+def page_head(*scripts: str, connects: bool = False) -> str:
+    """The start of a page. It may load nothing, and run no script but those of these hashes.
+
+    A page that `connects` may ask the server it comes from.
+    """
+    quoted = " ".join(f"'{one}'" for one in scripts)
+    allowed = f"; script-src {quoted}" if scripts else ""
+    allowed += "; connect-src 'self'" if connects else ""
     return f"""\
 <!DOCTYPE html>
 <html lang="en">

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -76,7 +76,8 @@ class Row:
 class NodeRows:
     """The rows of a plan. Up to `few_nodes` nodes, or if all are to be shown, cells can show process ranks.
 
-    `unused` says of the accelerators without a component which ones others hold.
+    `unused` says of the accelerators without a component which ones others hold. Nodes that are `apart` have rows of
+    their own, with process ranks.
     """
 
     def __init__(
@@ -87,10 +88,14 @@ class NodeRows:
         unused: Mapping[int, Unused],
         show_all: bool = False,
         joins: Mapping[int, Joins] | None = None,
+        apart: Collection[int] = (),
     ) -> None:
         self.nodes, self.style, self.unused, self.show_all = plan.nodes, style, unused, show_all
         self.joins: Mapping[int, Joins] = joins or {}
-        self.ranks = ranks_on_devices(plan) if show_all or len(plan.nodes) <= few_nodes else {}
+        self.apart = apart
+        whole = show_all or len(plan.nodes) <= few_nodes
+        self.ranks = ranks_on_devices(plan, None if whole else apart) if whole or apart else {}
+        self._all_ranks = whole
         self.bare_ranks = _ranks_on_nodes(plan) if show_all else {}
         types = {label: group.hardware_type for label, group in plan.inventory.groups.items()}
         kinds = [kind for kind in types.values() if kind]
@@ -103,7 +108,7 @@ class NodeRows:
         for place in self.nodes:
             rank, row = place.node.rank, place.accelerators
             ranks: tuple[CellRanks, ...] = ()
-            if with_ranks:
+            if with_ranks and (self._all_ranks or rank in self.apart):
                 devices = [Device(rank, ACCELERATOR, "", index) for index in range(len(row))]
                 cells = tuple(map(self._with_ranks, devices))
                 ranks = tuple(self.ranks.get(device, {}) for device in devices)
@@ -118,7 +123,13 @@ class NodeRows:
                 ranks,
                 self.joins.get(rank, ()),
             )
-            if not self.show_all and rows and rows[-1].appearance == drawn.appearance:
+            if (
+                not self.show_all
+                and rows
+                and rank not in self.apart
+                and rows[-1].first.node.rank not in self.apart
+                and rows[-1].appearance == drawn.appearance
+            ):
                 drawn = replace(drawn, runs=((rows.pop().first, place),))
             rows.append(drawn)
         return rows
@@ -143,7 +154,8 @@ class NodeRows:
 
     def _beside(self, place: NodeOccupancy) -> tuple[Fragments, ...]:
         found: list[Fragments] = []
-        if self.ranks and (self.show_all or len(place.hardware) <= FEW_UNITS):
+        with_ranks = self._all_ranks or place.node.rank in self.apart
+        if self.ranks and with_ranks and (self.show_all or len(place.hardware) <= FEW_UNITS):
             for device, _ in place.hardware:
                 name = f"{self._name(device)}{KEEP}{device.number}:{KEEP}"
                 found.append(((name, ""), *self._with_ranks(device)))
@@ -164,11 +176,13 @@ class NodeRows:
         return f"{device.group}{KEEP}{kind}" if device.kind in self.ambiguous else kind
 
 
-def ranks_on_devices(plan: Plan) -> dict[Device, dict[str, list[int]]]:
-    """The process ranks on every device. For small plans only: it has an entry for each."""
+def ranks_on_devices(plan: Plan, nodes: Collection[int] | None = None) -> dict[Device, dict[str, list[int]]]:
+    """The process ranks on every device, or on those of some nodes. For few nodes: it has an entry for each."""
     found: dict[Device, dict[str, list[int]]] = {}
     for name, component in plan.components.items():
         for place in component.members:
+            if nodes is not None and place.cluster_node_rank not in nodes:
+                continue
             for device in place.devices:
                 found.setdefault(device, {}).setdefault(name, []).append(place.rank)
     return found

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from roost.config.fields import NAME
-from roost.engine.run_record import RunRecord, Span
+from roost.engine.run_record import RunRecord
+from roost.engine.workers.spans import Span
 from roost.errors import ConfigurationError, counted
 from roost.planning.files import write_file
 from roost.views.curves import Curves, curve_picture

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roost.config.ranks import ranges
-from roost.engine.run_record import ProcessRecord, RunRecord, Span, merged
+from roost.engine.run_record import ProcessRecord, RunRecord
+from roost.engine.workers.spans import Span, cut, merged
 from roost.suggesting.timeline import Bar, Lane, Timeline
-from roost.views.drawing import Picture, fill_of, text
+from roost.views.drawing import Picture
 from roost.views.style import hues
+from roost.views.use_lanes import UseLane, lanes_picture
 
-_LEFT, _WIDTH, _ROW, _MARGIN = 190, 760, 34, 20
 _BUCKETS = 190
 _PIXELS = 900  # of a timeline: bars that would touch are drawn as one
 _TOLD = 0.01  # of a timeline: shorter gaps are not named
@@ -70,27 +71,19 @@ def run_timeline(record: RunRecord, window: Span) -> Timeline:
     for found in busy:
         for name, spans in found.items():
             everyone[name] = merged(
-                [*everyone.get(name, []), *_cut(spans, window)], _SAME_WORK * (end - start)
+                [*everyone.get(name, []), *cut(spans, window)], _SAME_WORK * (end - start)
             )
     lanes = []
     for use, found in zip(uses, busy, strict=True):
         bars = [
             Bar(start=one - start, end=other - start, component=name)
             for name, spans in found.items()
-            for one, other in merged(_cut(spans, window), (end - start) / _PIXELS)
+            for one, other in merged(cut(spans, window), (end - start) / _PIXELS)
         ]
         gaps = list(_gaps(bars, end - start, everyone, start)) if use.is_device else []
         filled = tuple(sorted([*bars, *gaps], key=lambda bar: bar.start))
         lanes.append(Lane(group="", first=0, count=int(use.is_device), bars=filled, name=use.label))
     return Timeline(seconds=end - start, components=tuple(record.plan.components), lanes=tuple(lanes))
-
-
-def _cut(spans: Sequence[Span], window: Span) -> list[Span]:
-    return [
-        (max(start, window[0]), min(end, window[1]))
-        for start, end in spans
-        if end > window[0] and start < window[1]
-    ]
 
 
 def _gaps(
@@ -101,7 +94,7 @@ def _gaps(
         if bar.start - now > _TOLD * seconds:
             gap = begin + now, begin + bar.start
             worked = {
-                name: sum(end - start for start, end in _cut(spans, gap)) for name, spans in everyone.items()
+                name: sum(end - start for start, end in cut(spans, gap)) for name, spans in everyone.items()
             }
             name = max(worked, key=lambda name: worked[name], default="")
             at_work = bool(name) and worked[name] > 0.3 * (bar.start - now)
@@ -118,7 +111,7 @@ def shares_of_time(record: RunRecord, window: Span) -> list[tuple[str, dict[str,
         (
             use.label,
             {
-                name: sum(end - start for start, end in _cut(spans, window)) / seconds
+                name: sum(end - start for start, end in cut(spans, window)) / seconds
                 for name, spans in use.busy(record.until).items()
             },
         )
@@ -130,41 +123,17 @@ def use_picture(record: RunRecord, window: Span) -> Picture:
     """The whole run: for each lane columns as high as the share of the time in which a component worked."""
     start, end = window
     step = (end - start) / _BUCKETS
-    colours = hues(record.plan.components)
-    wide, high = _WIDTH / _BUCKETS, _ROW - 8
-    parts = []
-    for number, use in enumerate(device_uses(record)):
-        y = _MARGIN + number * _ROW
-        parts.append(f'<text x="{_MARGIN}" y="{y + 17}" fill="#1b1f24">{text(use.label)}</text>\n')
-        parts.append(
-            f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{high}" fill="none" stroke="#9aa1ab" stroke-opacity="0.4"/>\n'
-        )
-        floor = [0.0] * _BUCKETS
+    lanes = []
+    for use in device_uses(record):
+        shares = {}
         for name, spans in use.busy(record.until).items():
-            filled = [0.0] * _BUCKETS
-            for one, other in _cut(spans, window):
+            filled = shares[name] = [0.0] * _BUCKETS
+            for one, other in cut(spans, window):
                 for bucket in range(
                     int((one - start) / step), min(_BUCKETS, int((other - start) / step) + 1)
                 ):
                     edge = start + bucket * step
                     filled[bucket] += max(0.0, min(other, edge + step) - max(one, edge)) / step
-            path = []
-            for bucket, part in enumerate(filled):
-                tall = min(part, 1.0 - floor[bucket])
-                if tall > 0.004:
-                    top = y + high * (1 - floor[bucket] - tall)
-                    path.append(
-                        f"M{_LEFT + bucket * wide:.1f} {top:.1f}h{wide:.1f}v{high * tall:.1f}h-{wide:.1f}z"
-                    )
-                    floor[bucket] += tall
-            parts.append(
-                f'<g class="band"><title>{text(name)}</title><path d="{"".join(path)}" fill="{fill_of(colours[name])}"/></g>\n'
-            )
-    bottom = _MARGIN + len(device_uses(record)) * _ROW + 12
-    for tick in range(5):
-        anchor = "start" if tick == 0 else "end" if tick == 4 else "middle"
-        parts.append(
-            f'<text class="dim" x="{_LEFT + _WIDTH * tick / 4:.1f}" y="{bottom}" text-anchor="{anchor}" '
-            f'fill="#6b7280">{(end - start) * tick / 4:.4g} s</text>\n'
-        )
-    return Picture(_LEFT + _WIDTH + _MARGIN, bottom + 16, "".join(parts))
+        lanes.append(UseLane(label=use.label, shares=shares))
+    ticks = [f"{(end - start) * tick / 4:.4g} s" for tick in range(5)]
+    return lanes_picture(lanes, hues(record.plan.components), ticks)

@@ -38,10 +38,11 @@ def render_plan(
     nobody = Text("no component runs here")  # a layout may reserve nothing
     table = component_table(plan, style, width, show_all) if plan.components else nobody
     parts += ["", table, "", Text.assemble(in_short(plan, unused), (f"  plan {plan.short_digest}", "dim"))]
-    return _draw(parts, width, colour)
+    return drawn_text(parts, width, colour)
 
 
-def _draw(parts: Sequence[RenderableType], width: int, colour: bool) -> str:
+def drawn_text(parts: Sequence[RenderableType], width: int, colour: bool) -> str:
+    """The parts one below the other."""
     page = StringIO()
     console = Console(
         file=page,

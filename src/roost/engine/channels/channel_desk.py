@@ -91,6 +91,9 @@ class ChannelDesk:
         return len(self._table)
 
     async def state(self) -> ChannelState:
+        return self.look()
+
+    def look(self) -> ChannelState:
         return self._named(self._table.state())
 
     async def join(self, consumer: str, who: str) -> None:

@@ -27,7 +27,7 @@ from roost.engine.connection.handler_exceptions import own_exceptions
 from roost.engine.connection.main_thread import leave_main_alone, may_raise_in_main, raise_in_main
 from roost.engine.processes import keeper
 from roost.engine.processes.process_facts import Process
-from roost.errors import ClusterGone, render
+from roost.errors import ClusterGone, NoAnswer, render
 
 log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
@@ -89,8 +89,11 @@ def check_head() -> None:
         check_cluster()
 
 
-def ask_head(question: Callable[[], Answer]) -> Answer:
-    """The answer of a call that waits for the head, in a thread: Ray waits a minute for a head that is gone."""
+def ask_head(question: Callable[[], Answer], within: float | None = None) -> Answer:
+    """The answer of a call that waits for the head, in a thread: Ray waits a minute for a head that is gone.
+
+    Raises `NoAnswer` after `within` seconds, if that is given.
+    """
     if not _watched:
         return question()
     answers: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
@@ -102,12 +105,20 @@ def ask_head(question: Callable[[], Answer]) -> Answer:
             answers.put((None, error))
 
     check_cluster()
+    deadline = None if within is None else time.monotonic() + within
     threading.Thread(target=ask, name="roost-question", daemon=True).start()
     while True:
         try:
-            answer, error = answers.get(timeout=STEP)
+            left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
+            answer, error = answers.get(timeout=left)
         except queue.Empty:
             check_cluster()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise NoAnswer(
+                    code="RE112",
+                    what=f"the head of Ray at {_watched} has not answered in {within:g} s",
+                    remedy="is its machine overloaded? `ray status` asks it too",
+                ) from None
             continue
         if error is not None:
             raise error

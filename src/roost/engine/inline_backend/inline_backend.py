@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from roost.engine.events import Event
 from roost.engine.inline_backend.inline_buffer import InlineBuffer
 from roost.engine.inline_backend.inline_channel import InlineChannel
 from roost.engine.inline_backend.inline_workers import InlineWorkers
+from roost.engine.job_snapshot import DriverStatus, JobSnapshot, NodeStatus, channel_status
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.ports.port_lease import PortLease
@@ -136,6 +138,23 @@ class InlineBackend:
 
     def record(self, events: Sequence[Event]) -> None:
         self._events.extend(events)
+
+    def snapshot(self, timeout: float) -> JobSnapshot:
+        driver, nodes = DriverStatus(pid=os.getpid(), node=0, state="running"), self.inventory.nodes
+        return JobSnapshot(
+            job=self.job,
+            time=time.time(),
+            state="running" if self._open else "ended",
+            plans=tuple(self._plans.values())[-1:],
+            driver=driver,
+            nodes=tuple(
+                NodeStatus(rank=node.rank, host="inline", accelerators=node.accelerators.count, state="up")
+                for node in nodes
+            ),
+            processes=tuple(status for group in self._groups.values() for status in group.statuses()),
+            channels=tuple(channel_status(name, desk.look()) for name, desk in self._channels.items()),
+            events=tuple(self._events),
+        )
 
     def current_plan(self, plan: Plan) -> Plan:
         return plan

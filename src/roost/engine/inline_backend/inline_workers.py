@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.backend import GroupOrder, ProcessFacts
+from roost.engine.status import ProcessStatus, seen_status
 from roost.engine.workers import environment
 from roost.engine.workers.arguments import arguments_of, assembled, constructor_arguments
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
+from roost.engine.workers.call_summary import CallFollower
 from roost.engine.workers.remote_errors import Origin, in_one_line
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker_context import _running_as, seat_of
@@ -121,6 +123,23 @@ class InlineWorkers:
     def observe(self, timeout: float) -> list[ProcessFacts]:
         current = [self._facts(rank, settings) for rank, settings in self._settings.items()]
         return sorted([*self._replaced, *current], key=lambda one: (one.rank, one.generation))
+
+    def statuses(self) -> list[ProcessStatus]:
+        """What each rank does now, or did last."""
+        return [
+            seen_status(
+                self.order.component.name,
+                self.placements[rank],
+                group=self.name,
+                state="running" if rank in self._workers else "dead",
+                node=settings.context.placement.cluster_node_rank,
+                pid=os.getpid(),
+                generation=settings.context.generation,
+                visible=",".join(settings.context.devices),
+                calls=CallFollower(self._logs[rank].pages()).summary(time.time(), rank in self._workers),
+            )
+            for rank, settings in sorted(self._settings.items())
+        ]
 
     def _facts(self, rank: int, settings: environment.RankSettings) -> ProcessFacts:
         return ProcessFacts(

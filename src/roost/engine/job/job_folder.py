@@ -13,14 +13,42 @@ import contextlib
 import json
 import os
 import stat
-from typing import Any
+
+from roost.engine.events import Event
 
 EVENTS = "events.jsonl"
+_LINE = 4_096  # bytes; few events are longer
 
 
 def job_folder(job: str) -> str:
     root = os.environ.get("ROOST_STATE") or os.path.join(os.path.expanduser("~"), ".local", "state", "roost")
     return os.path.join(os.path.abspath(root), "jobs", job)
+
+
+def past_jobs() -> list[str]:
+    """The jobs whose history is on this machine, the latest first."""
+    root = os.path.dirname(job_folder("any"))
+    written: dict[str, float] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(root):  # noqa: PTH208
+            with contextlib.suppress(OSError):
+                written[name] = os.lstat(os.path.join(root, name, EVENTS)).st_mtime
+    return sorted(written, key=lambda name: -written[name])
+
+
+def read_history(job: str, most: int = 1_000) -> list[Event]:
+    """The last events of a job, from its folder on this machine. Lines that are no events are left out."""
+    found: list[Event] = []
+    try:
+        file = os.open(os.path.join(job_folder(job), EVENTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with open(file, "rb") as lines:  # noqa: PTH123
+        lines.seek(max(0, os.fstat(file).st_size - most * _LINE))
+        for line in lines.read().splitlines()[-most:]:
+            with contextlib.suppress(ValueError, TypeError):
+                found.append(Event(**json.loads(line)))
+    return found
 
 
 class JobHistory:
@@ -43,7 +71,7 @@ class JobHistory:
             finally:
                 os.close(opened)
 
-    def write(self, event: Any) -> None:
+    def write(self, event: Event) -> None:
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._file, (json.dumps(event.to_dict()) + "\n").encode())

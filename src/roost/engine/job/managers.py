@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 import ray
@@ -73,13 +73,25 @@ class NodeManager(Manager):
         self._told = asyncio.Event()  # other processes may ask before the driver has told the layout
         self._held: dict[tuple[int, int], Any] = {}
         self._plans: dict[str, bytes] = {}  # by digest: a plan that is launched again is kept once
+        self._became: dict[str, str] = {}  # plans whose processes have moved, and what they are now; digests
 
-    def add_plan(self, digest: str, plan: bytes) -> None:
+    def add_plan(self, digest: str, plan: bytes, instead_of: str | None = None) -> None:
         """Keep a plan that the job has launched. It is not unpickled here: that would load all of planning."""
         self._plans[digest] = plan
+        if instead_of is not None:
+            became = {old: digest if new == instead_of else new for old, new in self._became.items()}
+            self._became = {**became, instead_of: digest}
 
     def get_plans(self) -> list[bytes]:
         return list(self._plans.values())
+
+    async def describe(self, known: Collection[str] = ()) -> dict[str, Any]:
+        """The layout, and the plans of other digests than the known ones."""
+        return {
+            "layout": await self.get_layout(),
+            "plans": {digest: plan for digest, plan in self._plans.items() if digest not in known},
+            "became": self._became,
+        }
 
     async def set_layout(self, layout: Mapping[str, Any]) -> None:
         self._layout = dict(layout)
@@ -136,7 +148,10 @@ class WorkerManager(Manager):
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Any]] = {}
+        self._revision = 0  # of the groups
+        self._ended: dict[tuple[str, str], None] = {}  # plans and components whose groups were shut down
         self._events: list[Any] = []
+        self._recorded = 0  # events, also those that are only in the file by now
         self._history: JobHistory | None = None
 
     def open_history(self, job: str) -> None:
@@ -146,6 +161,7 @@ class WorkerManager(Manager):
         """Keep what happened, for every process that asks, and write it into the job's folder."""
         for event in events:
             self._events.append(event)
+            self._recorded += 1
             if self._history is not None:
                 self._history.write(event)
         del self._events[:-MOST_EVENTS]
@@ -155,6 +171,25 @@ class WorkerManager(Manager):
 
     def register_groups(self, descriptions: Mapping[str, Mapping[str, Any]]) -> None:
         self._groups.update({name: {**group, "state": "running"} for name, group in descriptions.items()})
+        for group in descriptions.values():
+            self._ended.pop((group["plan"], group["component"]), None)
+        self._revision += 1
+
+    def describe(self, revision: int = -1, recorded: int = 0) -> dict[str, Any]:
+        """The groups without their actors, unless they are as in that revision, and the events after so many."""
+        changed = revision != self._revision
+        groups = {
+            name: {key: value for key, value in group.items() if key != "workers"}
+            for name, group in (self._groups.items() if changed else ())
+        }
+        new = self._recorded - recorded
+        return {
+            "revision": self._revision,
+            "groups": groups,
+            "ended": list(self._ended) if changed else [],
+            "recorded": self._recorded,
+            "events": self._events[-new:] if new > 0 else [],
+        }
 
     def get_group(self, name: str) -> dict[str, Any] | None:
         return self._groups.get(name) if isinstance(name, str) else None
@@ -169,7 +204,10 @@ class WorkerManager(Manager):
         return list(self._groups.get(name, {}).get("workers", ()))
 
     def remove_group(self, name: str) -> None:
-        self._groups.pop(name, None)
+        ended = self._groups.pop(name, None)
+        if ended is not None:
+            self._ended[ended["plan"], ended["component"]] = None
+            self._revision += 1
 
 
 class CollectiveManager(Manager):
@@ -210,11 +248,11 @@ def check_connected() -> None:
         )
 
 
-def running_jobs() -> list[str]:
-    """The jobs on the connected cluster."""
+def running_jobs(within: float | None = None) -> list[str]:
+    """The jobs on the connected cluster. Raises `NoAnswer` after that time."""
     check_connected()
     prefix = f"{NAMESPACE}."
-    named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
+    named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True), within)
     return sorted(
         entry["namespace"].removeprefix(prefix)
         for entry in named

@@ -14,11 +14,14 @@ from typing import Any
 import ray
 
 from roost.engine.connection.actors import on_node
+from roost.engine.job.node_sight import NodeSight, ProcessSight
 from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch, kill, loss_event
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.ports.port_shelf import PortShelf
+from roost.engine.processes.machine import this_machine
 from roost.engine.processes.process_facts import Owner, Process
 from roost.engine.workers.call_log import Call, CallReader
+from roost.engine.workers.call_summary import CallFollower, CallSummary
 from roost.errors import ClusterError
 
 LOOK_EVERY = 0.3  # seconds
@@ -39,6 +42,7 @@ class NodeAgent:
         self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
         self._watcher: asyncio.Task[None] | None = None
         self._logs: dict[Process, CallReader] = {}  # kept, so that calls of a dead worker can still be read
+        self._followers: dict[Process, CallFollower] = {}  # of logs that were summed up before
         self._kept: dict[str, Any] = {}  # actors of channels and data buffers
         self._dismissed: set[Process] = set()  # workers whose group was shut down
         self._workers: WorkerWatch | None = None
@@ -113,6 +117,7 @@ class NodeAgent:
         self._watch_of_workers.forget(processes)
         for process in processes:
             self._logs.pop(process, None)
+            self._followers.pop(process, None)
             if process.alive():  # one that died before did not end in order
                 self._dismissed.add(process)
 
@@ -123,6 +128,24 @@ class NodeAgent:
             reader = self._log_of(process, log)
             found.append((process.alive(), reader.calls() if reader else []))
         return found
+
+    async def look(self, workers: Iterable[tuple[Process, int]], driver: Process | None = None) -> NodeSight:
+        """What these workers do now, in short, and how the node is. `driver` is named on its own node only."""
+        return NodeSight(
+            processes=tuple(self._sight_of(process, log) for process, log in workers),
+            driver=driver.state() if driver is not None else "",
+            machine=this_machine(),
+        )
+
+    def _sight_of(self, process: Process, log: int) -> ProcessSight:
+        state = process.state()
+        if state == "running" and self._watch_of_workers.is_hung(process):
+            state = "hung"
+        follower = self._followers.get(process)
+        if follower is None and (reader := self._log_of(process, log)) is not None:
+            follower = self._followers[process] = CallFollower(reader)
+        calls = follower.summary(time.time(), state != "dead") if follower is not None else CallSummary()
+        return ProcessSight(state=state, calls=calls)
 
     def _log_of(self, process: Process, log: int) -> CallReader | None:
         if process not in self._logs and process.alive():

@@ -141,6 +141,10 @@ class WorkerWatch:
             (loss for loss in reversed(self.losses) if loss.worker and loss.worker.process == process), None
         )
 
+    def is_hung(self, process: Process) -> bool:
+        watch = self._watched.get(process)
+        return watch is not None and watch.hung
+
     def _drop(self, process: Process) -> _Watch | None:
         watch = self._watched.pop(process, None)
         if watch is not None and watch.pidfd >= 0:

@@ -37,10 +37,10 @@ CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels a
 class ProcessState:
     """What /proc says of a process. One that has ended but was not collected yet counts as ended."""
 
-    __slots__ = ("ended", "parent", "start")
+    __slots__ = ("ended", "parent", "start", "stopped")
 
-    def __init__(self, ended: bool, parent: int, start: int) -> None:
-        self.ended, self.parent, self.start = ended, parent, start
+    def __init__(self, ended: bool, parent: int, start: int, stopped: bool = False) -> None:
+        self.ended, self.parent, self.start, self.stopped = ended, parent, start, stopped
 
 
 def status_of(pid: int) -> ProcessState | None:
@@ -49,7 +49,8 @@ def status_of(pid: int) -> ProcessState | None:
     if not stat:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()  # a name may hold anything, even a parenthesis
-    return ProcessState(ended=fields[0] in (b"Z", b"X"), parent=int(fields[1]), start=int(fields[19]))
+    ended, stopped = fields[0] in (b"Z", b"X"), fields[0] in (b"T", b"t")
+    return ProcessState(ended, int(fields[1]), int(fields[19]), stopped)
 
 
 def contents(path: str) -> bytes:

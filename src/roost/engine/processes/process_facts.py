@@ -21,8 +21,14 @@ class Process:
 
     def alive(self) -> bool:
         """Whether it runs. A zombie has ended, even if its parent has not collected it yet."""
+        return self.state() != "dead"
+
+    def state(self) -> str:
+        """`running`, `stopped` by a signal or a debugger, or `dead`."""
         found = _status(self.pid)
-        return found is not None and not found.ended and found.start == self.started
+        if found is None or found.ended or found.start != self.started:
+            return "dead"
+        return "stopped" if found.stopped else "running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from roost.engine.connection.ray_connection import connect
 from roost.engine.events import Event
 from roost.engine.job.agent_grants import AgentLocks, lease_from
 from roost.engine.job.agents import agent_of, start_agents
+from roost.engine.job.job_reader import JobReader
 from roost.engine.job.managers import (
     MANAGERS,
     CollectiveManager,
@@ -42,8 +43,9 @@ from roost.engine.job.managers import (
 )
 from roost.engine.job.open_jobs import job_closed, job_opened
 from roost.engine.job.ray_channel import leave_channels
+from roost.engine.job_snapshot import JobSnapshot
 from roost.engine.ports.port_lease import PortLease
-from roost.engine.processes.process_facts import Owner
+from roost.engine.processes.process_facts import Owner, this_process
 from roost.engine.ray_backend.allocation import start_allocated
 from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
@@ -73,6 +75,7 @@ class RayBackend:
         )  # how many launches of this process use an accelerator
         self._counting = threading.Lock()
         self._watch: JobWatch | None = None  # from the first launch on
+        self._reader = JobReader(job)
         self._events: list[Event] = []  # that this process recorded
         self._became: dict[str, Plan] = {}  # launched plans whose processes have moved, by digest
         self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
@@ -130,7 +133,8 @@ class RayBackend:
             "groups": dict(self.inventory.groups),
             "master_addr": self.master_addr,
             "master_port": self.master_port,
-            "driver_pid": os.getpid(),
+            "driver": this_process(),
+            "driver_node": ray.get_runtime_context().get_node_id(),
         }
         self._managers[WorkerManager].open_history.remote(self.job)
         # Not waited for: the manager answers other processes once it knows.
@@ -235,6 +239,7 @@ class RayBackend:
                     master_addr=leader.facts.ip,
                     master_port=port,
                     history=self._managers[WorkerManager],
+                    plan=plan.digest,
                 )
                 groups.append(RayWorkers(self.job, order.name, order.placements, self.inventory.nodes, start))
             self._starting += groups
@@ -284,7 +289,7 @@ class RayBackend:
         self._became = {
             digest: plan if one.digest == before.digest else one for digest, one in self._became.items()
         } | {before.digest: plan}
-        self._managers[NodeManager].add_plan.remote(plan.digest, pickle.dumps(plan))
+        self._managers[NodeManager].add_plan.remote(plan.digest, pickle.dumps(plan), before.digest)
 
     def record(self, events: Sequence[Event]) -> None:
         self._events.extend(events)
@@ -296,6 +301,10 @@ class RayBackend:
         if self.owner or not self._open:
             return list(self._events)
         return WorkerManager.get_proxy(self.job).get_events()
+
+    def snapshot(self, timeout: float) -> JobSnapshot:
+        self.check_open()
+        return self._reader.read(timeout)
 
     def current_plan(self, plan: Plan) -> Plan:
         return self._became.get(plan.digest, plan)

@@ -127,6 +127,8 @@ class RayWorkers:
         assert self.start is not None
         ranks = range(len(self.placements))
         return {
+            "component": order.component.name,
+            "plan": self.start.plan,
             "placements": list(self.placements),
             "methods": sorted(order.worker.methods),
             "master_addr": self.start.master_addr,

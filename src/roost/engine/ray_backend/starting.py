@@ -78,6 +78,7 @@ class GroupStart:
     master_addr: str
     master_port: int
     history: Any = None  # the manager that keeps events
+    plan: str = ""  # the digest of the plan that was launched
     program: Any = None  # reference to the pickled class and arguments
     actor: Any = None
     generations: dict[int, int] = field(default_factory=dict)

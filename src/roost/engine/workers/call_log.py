@@ -2,6 +2,7 @@
 
 The worker notes the start and the end of every call, and of every wait for a channel or a lock in it. Whoever has
 the memory can read it while the worker is busy, stopped or dead. The log is a ring: the oldest calls are overwritten.
+How many calls each method had, and how long they took, is added up beside the ring, so nothing of that is lost.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ import mmap
 import os
 import struct
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 SLOTS = 16_384  # calls that are kept
 RUNNING, RETURNED, RAISED = 1, 2, 3  # 0: the place was never used
 OUTCOMES = ("", "running", "returned", "raised")
 _RECORD = struct.Struct("<QddHB5x24s8x")  # number from 1, start, end, method, outcome, task
+_BEGUN = struct.Struct("<8xd8xH")  # the start and the method of a record
 _END_OFFSET, _OUTCOME_OFFSET = 16, 26  # in a record
 _TIME = struct.Struct("<d")
-_HEADER = struct.Struct("<8sIIQq")  # magic, length of the method names, slots, heartbeats, exit code
-_BEATS, _EXIT = struct.Struct("<Q"), struct.Struct("<q")
-_BEATS_OFFSET, _EXIT_OFFSET = 16, 24
+# Magic, length of the method names, slots, heartbeats, exit code, number of the last call.
+_HEADER = struct.Struct("<8sIIQqQ")
+_BEATS, _EXIT, _COUNT = struct.Struct("<Q"), struct.Struct("<q"), struct.Struct("<Q")
+_BEATS_OFFSET, _EXIT_OFFSET, _COUNT_OFFSET = 16, 24, 32
+BOUNDS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0)  # seconds: calls are counted by how long they took
+_TOTAL = struct.Struct(f"<QQd{len(BOUNDS) + 1}Q")  # of one method: returned, raised, seconds, and the counts
 _NO_EXIT = -1
 _MAGIC = b"roostlog"
 FOR_CHANNEL, FOR_LOCK = (
@@ -49,22 +56,35 @@ class Call:
         return self.method in WAITS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTotal:
+    """The calls of one method that have ended, or the waits of one kind."""
+
+    method: str
+    returned: int
+    raised: int
+    seconds: float
+    lasting: tuple[int, ...]  # calls by their duration: up to each of `BOUNDS`, and longer
+
+
 class CallLog:
     """Written by one process. `fd` names its memory for the other processes of the node, where that is possible."""
 
     def __init__(self, methods: Sequence[str], slots: int = SLOTS, shared: bool = True) -> None:
         names = json.dumps([*methods, *WAITS]).encode()
         self._numbers = {name: number for number, name in enumerate((*methods, *WAITS))}
-        self._first = _HEADER.size + len(names)
+        self._totals = _HEADER.size + len(names)
+        self._first = self._totals + len(self._numbers) * _TOTAL.size
         self._slots = slots
         size = self._first + slots * _RECORD.size
         self.fd = os.memfd_create("roost-calls") if shared and hasattr(os, "memfd_create") else -1
         if self.fd >= 0:
             os.ftruncate(self.fd, size)  # pages take memory when they are first written
         self._memory = mmap.mmap(self.fd, size)
-        _HEADER.pack_into(self._memory, 0, _MAGIC, len(names), slots, 0, _NO_EXIT)
-        self._memory[_HEADER.size : self._first] = names
+        _HEADER.pack_into(self._memory, 0, _MAGIC, len(names), slots, 0, _NO_EXIT, 0)
+        self._memory[_HEADER.size : self._totals] = names
         self._count = 0
+        self._sums: list[list[Any]] = [[0, 0, 0.0, *[0] * (len(BOUNDS) + 1)] for _ in self._numbers]
 
     def begin(self, method: str, task: bytes = b"") -> int:
         """Note that a call starts. Returns its place, for `end`; 0 while calls that still run take all places."""
@@ -75,13 +95,24 @@ class CallLog:
             if memory[place + _OUTCOME_OFFSET] != RUNNING:
                 number = self._numbers[method]
                 _RECORD.pack_into(memory, place, self._count, time.time(), 0.0, number, RUNNING, task)
+                _COUNT.pack_into(memory, _COUNT_OFFSET, self._count)
                 return place
         return 0
 
     def end(self, place: int, outcome: int) -> None:
         if place:
-            _TIME.pack_into(self._memory, place + _END_OFFSET, time.time())
+            now = time.time()
+            _TIME.pack_into(self._memory, place + _END_OFFSET, now)
             self._memory[place + _OUTCOME_OFFSET] = outcome
+            self._add_up(place, now, outcome)
+
+    def _add_up(self, place: int, now: float, outcome: int) -> None:
+        start, method = _BEGUN.unpack_from(self._memory, place)
+        took, sums = max(0.0, now - start), self._sums[method]
+        sums[outcome - RETURNED] += 1
+        sums[2] += took
+        sums[3 + bisect_left(BOUNDS, took)] += 1
+        _TOTAL.pack_into(self._memory, self._totals + method * _TOTAL.size, *sums)
 
     def beat(self) -> None:
         """Show that this process runs Python."""
@@ -93,7 +124,10 @@ class CallLog:
         _EXIT.pack_into(self._memory, _EXIT_OFFSET, code & 0xFF)
 
     def calls(self) -> list[Call]:
-        return _calls(self._memory)
+        return CallPages(self._memory).calls()
+
+    def pages(self) -> CallPages:
+        return CallPages(self._memory)
 
     def seconds_of(self, task: bytes) -> float | None:
         """How long a call took; None when it is not there, or not over."""
@@ -124,17 +158,67 @@ def waiting(what: str) -> Iterator[None]:
             log.end(place, RETURNED)
 
 
-class CallReader:
+class CallPages:
+    """The memory of a log, for reading."""
+
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+        _, length, self.slots, *_ = _HEADER.unpack_from(memory, 0)
+        self._totals = _HEADER.size + length
+        self._names: list[str] = json.loads(bytes(memory[_HEADER.size : self._totals]))
+        self._first = self._totals + len(self._names) * _TOTAL.size
+
+    def count(self) -> int:
+        """The number of the last call that began."""
+        found: int = _COUNT.unpack_from(self._memory, _COUNT_OFFSET)[0]
+        return found
+
+    def calls(self) -> list[Call]:
+        """In the order in which they started."""
+        records = _RECORD.iter_unpack(memoryview(self._memory)[self._first :])
+        # A place without a number was never written, or is just being written; places are used in order.
+        found = [self._call(*record) for record in takewhile(lambda record: record[0], records)]
+        return sorted(found, key=lambda call: call.number)
+
+    def call(self, number: int) -> Call | None:
+        """None if another call has its place by now."""
+        place = self._first + (number - 1) % self.slots * _RECORD.size
+        record = _RECORD.unpack_from(self._memory, place)
+        return self._call(*record) if record[0] == number else None
+
+    def totals(self) -> list[CallTotal]:
+        """Of every method that was called."""
+        found = []
+        for number, name in enumerate(self._names):
+            place = self._totals + number * _TOTAL.size
+            returned, raised, seconds, *lasting = _TOTAL.unpack_from(self._memory, place)
+            if returned or raised:
+                total = CallTotal(
+                    method=name, returned=returned, raised=raised, seconds=seconds, lasting=tuple(lasting)
+                )
+                found.append(total)
+        return found
+
+    def _call(self, number: int, start: float, end: float, method: int, outcome: int, task: bytes) -> Call:
+        return Call(
+            number=number,
+            method=self._names[method],
+            start=start,
+            end=None if outcome == RUNNING else end,
+            outcome=OUTCOMES[outcome],
+            task=task,
+        )
+
+
+class CallReader(CallPages):
     """Reads the log of another process of this node, also after that process ended."""
 
     def __init__(self, pid: int, fd: int) -> None:
         with open(f"/proc/{pid}/fd/{fd}", "rb") as file:  # noqa: PTH123  no path that could be resolved
-            self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if bytes(self._memory[: len(_MAGIC)]) != _MAGIC:  # the number stands for another file by now
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if bytes(memory[: len(_MAGIC)]) != _MAGIC:  # the number stands for another file by now
             raise OSError(f"descriptor {fd} of process {pid} is not a log of calls")
-
-    def calls(self) -> list[Call]:
-        return _calls(self._memory)
+        super().__init__(memory)
 
     def beats(self) -> int:
         found: int = _BEATS.unpack_from(self._memory, _BEATS_OFFSET)[0]
@@ -144,25 +228,3 @@ class CallReader:
         """The exit code the process left word of; None if it was killed, or ended in a way of its own."""
         found: int = _EXIT.unpack_from(self._memory, _EXIT_OFFSET)[0]
         return None if found == _NO_EXIT else found
-
-
-def _calls(memory: Any) -> list[Call]:
-    """In the order in which they started."""
-    _, length, *_ = _HEADER.unpack_from(memory, 0)
-    first = _HEADER.size + length
-    names: list[str] = json.loads(bytes(memory[_HEADER.size : first]))
-    found = []
-    for number, start, end, method, outcome, task in _RECORD.iter_unpack(memoryview(memory)[first:]):
-        if not number:  # never written, or just being written; places are used in order
-            break
-        found.append(
-            Call(
-                number=number,
-                method=names[method],
-                start=start,
-                end=None if outcome == RUNNING else end,
-                outcome=OUTCOMES[outcome],
-                task=task,
-            )
-        )
-    return sorted(found, key=lambda call: call.number)

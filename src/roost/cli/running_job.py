@@ -1,0 +1,75 @@
+"""Verbs that look at running jobs from any shell: the option for the Ray, and the connection to it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from roost.cli.ending import UNREACHABLE, tell_findings
+from roost.engine.connection.embedded import own_cluster_address
+from roost.errors import ClusterError, Finding
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+CONNECT_WITHIN = 60.0  # seconds
+
+address_option = click.option(
+    "--address", metavar="ADDRESS", help="The Ray to ask. Default: RAY_ADDRESS, then yours on this machine."
+)
+
+
+def chosen_address(address: str | None) -> str | None:
+    """The Ray that the option or RAY_ADDRESS names, or this user's own; None when there is none."""
+    return address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+
+
+def no_ray() -> ClusterError:
+    return ClusterError(
+        code="RE101",
+        what="there is no Ray to ask",
+        why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
+        remedy="name one with --address; an embedded one says its address when it starts",
+    )
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """This process is connected to Ray inside the `with` block. Starts nothing there."""
+    from roost.engine.connection.ray_connection import connect
+
+    with _ended_if_late(address):
+        connection = connect(address, None, may_start=False)
+    try:
+        yield
+    finally:
+        with _ended_if_late(address):
+            connection.close()
+
+
+@contextmanager
+def _ended_if_late(address: str, within: float = CONNECT_WITHIN) -> Iterator[None]:
+    """End this process if the block takes too long: Ray's own calls cannot be interrupted otherwise."""
+    timer = threading.Timer(within, _give_up, (address, within))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _give_up(address: str, within: float) -> None:
+    tell_findings(
+        [
+            Finding(
+                code="RE101",
+                what=f"Ray at {address} has not answered in {within:g} s",
+                remedy="is the machine of its head overloaded, or stopped?",
+            )
+        ]
+    )
+    os._exit(UNREACHABLE)

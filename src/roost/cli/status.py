@@ -1,0 +1,238 @@
+"""`roost status`: what running jobs do, planned against actual, from any shell of the cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from roost.cli.ending import (
+    FINE,
+    FORMAT_VERSION,
+    code_of,
+    emit,
+    emit_json,
+    refused,
+    tell_findings,
+    wants_colour,
+    width_of,
+)
+from roost.cli.live_page import LOOPBACK, check_web, serve_jobs
+from roost.cli.running_job import address_option, chosen_address, connected, no_ray
+from roost.config.fields import NAME
+from roost.engine.job.job_folder import past_jobs, read_history
+from roost.engine.job_snapshot import JobSnapshot
+from roost.errors import ClusterError, JobEnded
+from roost.views.job_text import render_changes, render_job, render_jobs
+from roost.web.live_jobs import Read
+
+MOST_ENDED = 5  # jobs that have ended, in a list of jobs
+
+
+@click.command("status")
+@click.argument("job", required=False)
+@address_option
+@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C or the end of the job.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    metavar="SECONDS",
+    help="How often --watch looks. Default: 1.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    metavar="SECONDS",
+    help="How long nodes may take to answer; what does not answer is shown as such. Default: 5.",
+)
+@click.option(
+    "--web", is_flag=True, help="Serve a live page and metrics, on this machine's loopback, until Ctrl-C."
+)
+@click.option("--host", metavar="ADDRESS", help="Where --web listens. Default: 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="The port of --web. Default: a free one."
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page of --web in a browser.")
+@click.option("--all", "show_all", is_flag=True, help="Show every process, node and event.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the jobs as JSON; with --watch one line for each look."
+)
+def command(
+    job: str | None,
+    address: str | None,
+    watch: bool,
+    every: float,
+    timeout: float,
+    web: bool,
+    host: str | None,
+    port: int | None,
+    opens: bool,
+    show_all: bool,
+    as_json: bool,
+) -> int:
+    """Show what a job's processes do now, planned against actual; without JOB all jobs side by side.
+
+    Works while the job's driver is busy, stopped or gone: the nodes are asked, and no worker is. A job that has ended
+    is shown from its history on this machine.
+    """
+    if not web and (host is not None or port is not None or opens):
+        raise click.UsageError("--host, --port and --open say how --web serves; add --web.")
+    if web and (watch or as_json):
+        raise click.UsageError("--web serves a page, and --watch and --json print; give one of them.")
+    if web:
+        check_web()
+    show = Show(one=job is not None, show_all=show_all, as_json=as_json)
+    reached = chosen_address(address)
+    problem: ClusterError = no_ray()
+    if reached is not None:
+        try:
+            with connected(reached):
+                read = _reading(job, timeout)
+                found = read()
+                if web:
+                    serve_jobs(read, job, host or LOOPBACK, port or 0, opens)
+                elif watch:
+                    _watch(read, found, job, show, every)
+                else:
+                    ended = past_snapshots(None, besides=[one.job for one in found]) if job is None else []
+                    show.jobs([*found, *ended])
+            return FINE
+        except ClusterError as error:
+            problem = error
+    past = past_snapshots(job)
+    if not past:
+        return refused(problem, "", as_json)
+    show.jobs(past)
+    if job is not None and (reached is None or isinstance(problem, JobEnded)):
+        return FINE  # it has ended, and that is all there is to know
+    tell_findings(problem.findings)
+    return code_of(problem)
+
+
+def _reading(job: str | None, timeout: float) -> Read:
+    from roost.engine.job.job_reader import JobsReader
+
+    reader = JobsReader(job)
+    return lambda: reader.read(timeout)
+
+
+def _watch(read: Read, found: Sequence[JobSnapshot], job: str | None, show: Show, every: float) -> None:
+    """Show what was found, and look again, until Ctrl-C or the end of the job."""
+    with show.watching() as watching:
+        watching.jobs(found)
+        while job is None or found[0].state != "ended":
+            time.sleep(every)
+            found = read()
+            watching.jobs(found)
+
+
+def past_snapshots(job: str | None, besides: Sequence[str] = ()) -> list[JobSnapshot]:
+    """A job that has ended, or the last ones that have, from their histories on this machine."""
+    names = [job] if job is not None else [name for name in past_jobs() if name not in besides][:MOST_ENDED]
+    histories = {name: read_history(name) for name in names if NAME.fullmatch(name)}
+    now = time.time()
+    return [
+        JobSnapshot(job=name, time=now, state="ended", events=tuple(events))
+        for name, events in histories.items()
+        if events
+    ]
+
+
+class Show:
+    """Shows jobs on stdout as the options say."""
+
+    def __init__(self, *, one: bool, show_all: bool, as_json: bool) -> None:
+        self._one, self._show_all, self.as_json = one, show_all, as_json
+
+    def jobs(self, found: Sequence[JobSnapshot]) -> None:
+        if self.as_json:
+            emit_json(self.data(found))
+        else:
+            emit(self.text(found))
+
+    def data(self, found: Sequence[JobSnapshot]) -> dict[str, Any]:
+        return {"format_version": FORMAT_VERSION, "jobs": [one.to_dict() for one in found]}
+
+    def text(self, found: Sequence[JobSnapshot]) -> str:
+        width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
+        if self._one:
+            return render_job(found[0], width=width, colour=colour, show_all=self._show_all)
+        return render_jobs(found, width=width, colour=colour)
+
+    def watching(self) -> Watching:
+        if self.as_json:
+            return Watching(self)
+        return OnTerminal(self) if wants_redraw() else InLines(self)
+
+
+class Watching(AbstractContextManager["Watching"]):
+    """Shows jobs again and again: a line of JSON for each look."""
+
+    def __init__(self, show: Show) -> None:
+        self.show = show
+
+    def jobs(self, found: Sequence[JobSnapshot]) -> None:
+        emit(json.dumps(self.show.data(found)) + "\n")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class InLines(Watching):
+    """All of it once, and then a line for each change."""
+
+    _before: dict[str, JobSnapshot] | None = None
+
+    def jobs(self, found: Sequence[JobSnapshot]) -> None:
+        if self._before is None:
+            emit(self.show.text(found))
+        else:
+            for line in self._changes(self._before, found):
+                emit(f"{time.strftime('%H:%M:%S')} {line}\n")
+        self._before = {one.job: one for one in found}
+
+    def _changes(self, before: dict[str, JobSnapshot], found: Sequence[JobSnapshot]) -> Iterator[str]:
+        for one in found:
+            if one.job in before:
+                yield from render_changes(before[one.job], one)
+            else:
+                yield f"job {one.job}: new, {one.state}"
+        for name in before.keys() - {one.job for one in found}:
+            yield f"job {name}: ended"
+
+
+class OnTerminal(Watching):
+    """Draws in place, on a screen of its own. The last look stays when it ends."""
+
+    _last = ""
+
+    def __init__(self, show: Show) -> None:
+        super().__init__(show)
+        self._live = Live(console=Console(file=sys.stdout), screen=True, auto_refresh=False)
+
+    def __enter__(self) -> OnTerminal:
+        self._live.__enter__()
+        return self
+
+    def jobs(self, found: Sequence[JobSnapshot]) -> None:
+        self._last = self.show.text(found)
+        self._live.update(Text.from_ansi(self._last), refresh=True)
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+        emit(self._last)
+
+
+def wants_redraw() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,306 @@
+"""Reads a running job into a snapshot, from any process of its cluster. Starts nothing, and asks no worker.
+
+The job's managers know its plans, groups and events; the agents of its nodes see the processes; each channel knows
+its items. All of them are asked at once, and none is waited for longer than the deadline: what does not answer is
+named in the snapshot. What was read once is not asked for again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ray
+
+from roost.engine.connection.actors import find_actor, job_namespace
+from roost.engine.connection.cluster_watch import ask_head, check_head, patient_wait
+from roost.engine.events import Event
+from roost.engine.job.channel_host import channel_actor
+from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs
+from roost.engine.job.node_agent import agent_name
+from roost.engine.job.node_sight import NodeSight
+from roost.engine.job_snapshot import ChannelStatus, DriverStatus, JobSnapshot, NodeStatus, channel_status
+from roost.engine.processes.process_facts import Process
+from roost.engine.status import ProcessStatus, absent_status, seen_status
+from roost.engine.workers.call_summary import CallSummary
+from roost.errors import JobEnded, NoAnswer, nearest
+from roost.planning.plan import Plan
+
+LOOK_WITHIN = 5.0  # seconds in which a job should say what its processes do
+MOST_EVENTS = 1_000
+MOST_CHANNELS = 200
+MOST_AT_ONCE = 16  # jobs
+_CHANNEL = channel_actor("")
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What one actor was asked. One that does not answer is not asked again meanwhile."""
+
+    ref: Any
+    look: int  # the number of the look that asked
+    about: Any = None  # what the answer refers to
+
+
+class JobReader:
+    """Reads one job again and again."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self._handles: dict[str, Any] = {}  # actors of the job, by name
+        self._asked: dict[str, _Question] = {}  # by the name of the actor
+        self._looks = 0
+        self._layout: dict[str, Any] = {}
+        self._plans: dict[str, Plan] = {}  # by digest
+        self._became: dict[str, str] = {}
+        self._groups: dict[str, Any] = {}
+        self._ended: set[tuple[str, str]] = set()
+        self._revision, self._recorded = -1, 0
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+
+    def read(self, within: float = LOOK_WITHIN) -> JobSnapshot:
+        """The job now. Raises `JobEnded` when there is no such job any more."""
+        deadline = time.monotonic() + within
+        self._looks += 1
+        silent: list[str] = []
+        there = self._there(within)
+        if NodeManager.NAME not in there:
+            jobs = running_jobs(within)
+            raise JobEnded(
+                code="RE106",
+                what=f"no job {self.job!r} is running",
+                why=f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster",
+                remedy=nearest(self.job, jobs) if jobs else "",
+            )
+        self._learn(silent, deadline)
+        facts = self._layout.get("facts", ())
+        watched = self._watched()
+        for rank, node in enumerate(facts):
+            name = agent_name(node.node_id)
+            if name in there:
+                driver = self._layout["driver"] if node.node_id == self._layout["driver_node"] else None
+                self._ask(name, "look", watched.get(rank, []), driver, about=watched.get(rank, []))
+        channels = sorted(name for name in there if name.startswith(_CHANNEL))[:MOST_CHANNELS]
+        for name in channels:
+            self._ask(name, "state")
+        answers = self._answers(deadline)
+        alive = _alive_nodes(silent, max(0.1, deadline - time.monotonic()))
+        return JobSnapshot(
+            job=self.job,
+            time=time.time(),
+            state="running",
+            plans=tuple(self._shown_plans()),
+            driver=self._driver(answers),
+            nodes=tuple(self._nodes(answers, alive, silent)),
+            processes=tuple(self._processes(answers)),
+            channels=tuple(_channels(channels, answers)),
+            events=tuple(self._events),
+            silent=tuple(silent),
+        )
+
+    # -- asking ----------------------------------------------------------------------------------------
+
+    def _there(self, within: float) -> set[str]:
+        """The names of the job's actors."""
+        space = job_namespace(self.job)
+        named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True), within)
+        return {entry["name"] for entry in named if entry["namespace"] == space}
+
+    def _ask(self, name: str, method: str, *args: Any, about: Any = None) -> None:
+        if name in self._asked:
+            return
+        if name not in self._handles:
+            try:
+                self._handles[name] = find_actor(name, self.job)
+            except ValueError:  # it has just ended
+                return
+        self._asked[name] = _Question(getattr(self._handles[name], method).remote(*args), self._looks, about)
+
+    def _answers(self, deadline: float) -> dict[str, tuple[Any, Any]]:
+        """What has come by the deadline: answers, and what they refer to, by the name of the actor.
+
+        Actors that were silent in an earlier look are not waited for again.
+        """
+        refs = {question.ref: name for name, question in self._asked.items()}
+        new = [question.ref for question in self._asked.values() if question.look == self._looks]
+        if new:
+            patient_wait(new, max(0.0, deadline - time.monotonic()), len(new))
+        ready = ray.wait(list(refs), num_returns=len(refs), timeout=0)[0] if refs else []
+        found: dict[str, tuple[Any, Any]] = {}
+        for ref in ready:
+            question = self._asked.pop(refs[ref])
+            try:
+                found[refs[ref]] = (ray.get(ref, timeout=0), question.about)
+            except ray.exceptions.RayError:  # it is gone; it may come back under its name
+                self._handles.pop(refs[ref], None)
+        return found
+
+    def _learn(self, silent: list[str], deadline: float) -> None:
+        """Ask the managers for what is new."""
+        self._ask(NodeManager.NAME, "describe", list(self._plans))
+        self._ask(WorkerManager.NAME, "describe", self._revision, self._recorded)
+        managers = (NodeManager.NAME, WorkerManager.NAME)
+        others = {name: self._asked.pop(name) for name in list(self._asked) if name not in managers}
+        found = self._answers(deadline)
+        lost = [name for name in managers if name not in found and name not in self._asked]
+        if lost:
+            check_head()
+            raise JobEnded(code="RE106", what=f"job {self.job!r} has ended", why=f"its {lost[0]} is gone")
+        silent += [f"the job's {name}" for name in managers if name in self._asked]
+        self._asked |= others
+        if NodeManager.NAME in found:
+            told = found[NodeManager.NAME][0]
+            self._layout, self._became = told["layout"], told["became"]
+            self._plans |= {digest: pickle.loads(plan) for digest, plan in told["plans"].items()}
+        if WorkerManager.NAME in found:
+            told = found[WorkerManager.NAME][0]
+            if told["revision"] != self._revision:
+                self._groups, self._ended = told["groups"], set(told["ended"])
+            self._revision, self._recorded = told["revision"], told["recorded"]
+            self._events.extend(told["events"])
+
+    def _watched(self) -> dict[int, list[tuple[Process, int]]]:
+        """The processes on each node, and the descriptors of their logs."""
+        ranks = {node.node_id: rank for rank, node in enumerate(self._layout.get("facts", ()))}
+        found: dict[int, list[tuple[Process, int]]] = {}
+        for group in self._groups.values():
+            for report in group["reports"]:
+                if report.node_id in ranks:
+                    found.setdefault(ranks[report.node_id], []).append((report.process, report.call_log))
+        return found
+
+    # -- what the answers mean -------------------------------------------------------------------------
+
+    def _sights(self, answers: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[int, NodeSight, Any]]:
+        for rank, node in enumerate(self._layout.get("facts", ())):
+            if (found := answers.get(agent_name(node.node_id))) is not None:
+                yield rank, *found
+
+    def _driver(self, answers: Mapping[str, tuple[Any, Any]]) -> DriverStatus | None:
+        if not self._layout:
+            return None
+        ids = [node.node_id for node in self._layout["facts"]]
+        where, process = self._layout["driver_node"], self._layout["driver"]
+        node = ids.index(where) if where in ids else None
+        state = next((sight.driver for rank, sight, _ in self._sights(answers) if rank == node), "")
+        return DriverStatus(pid=process.pid, node=node, state=state or "unknown")
+
+    def _nodes(
+        self, answers: Mapping[str, tuple[Any, Any]], alive: Collection[str] | None, silent: list[str]
+    ) -> Iterator[NodeStatus]:
+        seen = {rank: sight for rank, sight, _ in self._sights(answers)}
+        for rank, facts in enumerate(self._layout.get("facts", ())):
+            node, sight = self._layout["nodes"][rank], seen.get(rank)
+            state = "up" if sight is not None else "silent"
+            if sight is None and alive is not None and facts.node_id not in alive:
+                state = "gone"
+            if state == "silent":
+                silent.append(f"the agent of {node}")
+            yield NodeStatus(
+                rank=rank,
+                host=" ".join(filter(None, (node.ip, node.hostname))),
+                accelerators=node.accelerators.count,
+                state=state,
+                machine=None if sight is None else sight.machine,
+            )
+
+    def _shown_plans(self) -> list[Plan]:
+        digests = dict.fromkeys(self._current(group["plan"]) for group in self._groups.values())
+        found = [self._plans[digest] for digest in digests if digest in self._plans]
+        return found or list(self._plans.values())[-1:]
+
+    def _current(self, digest: str) -> str:
+        return self._became.get(digest, digest)
+
+    def _processes(self, answers: Mapping[str, tuple[Any, Any]]) -> Iterator[ProcessStatus]:
+        seen: dict[tuple[int, Process], tuple[str, CallSummary]] = {}
+        for rank, sight, asked in self._sights(answers):
+            for (process, _), one in zip(asked, sight.processes, strict=True):
+                seen[rank, process] = (one.state, one.calls)
+        running: dict[tuple[str, str], list[str]] = {}
+        for name, group in self._groups.items():
+            running.setdefault((self._current(group["plan"]), group["component"]), []).append(name)
+        ended = {(self._current(digest), component) for digest, component in self._ended}
+        for plan in self._shown_plans():
+            for component, part in plan.components.items():
+                names = running.pop((plan.digest, component), [])
+                for name in names:
+                    yield from self._group(name, seen)
+                if not names and not part.runs_nothing:
+                    state = "ended" if (plan.digest, component) in ended else "not started"
+                    yield from (absent_status(component, place, state) for place in part.members)
+        for names in running.values():  # of plans that the manager does not know yet
+            for name in names:
+                yield from self._group(name, seen)
+
+    def _group(
+        self, name: str, seen: Mapping[tuple[int, Process], tuple[str, CallSummary]]
+    ) -> Iterator[ProcessStatus]:
+        group = self._groups[name]
+        ranks = {node.node_id: rank for rank, node in enumerate(self._layout.get("facts", ()))}
+        for place, report, generation in zip(
+            group["placements"], group["reports"], group["generations"], strict=True
+        ):
+            node = ranks.get(report.node_id)
+            state, calls = ("unknown", CallSummary())
+            if node is not None:
+                state, calls = seen.get((node, report.process), (state, calls))
+            yield seen_status(
+                group["component"],
+                place,
+                group=name,
+                state=state,
+                node=node,
+                pid=report.process.pid,
+                generation=generation,
+                visible=report.visible or "",
+                calls=calls,
+            )
+
+
+def _alive_nodes(silent: list[str], within: float) -> set[str] | None:
+    """The ids of the nodes that Ray has; None if its head does not say."""
+    try:
+        return {node["NodeID"] for node in ask_head(ray.nodes, within) if node["Alive"]}
+    except NoAnswer:
+        silent.append("the head of Ray")
+        return None
+
+
+def _channels(names: list[str], answers: Mapping[str, tuple[Any, Any]]) -> Iterator[ChannelStatus]:
+    for name in names:
+        yield channel_status(name.removeprefix(_CHANNEL), answers[name][0] if name in answers else None)
+
+
+class JobsReader:
+    """Reads one job again and again, or all jobs of the cluster side by side."""
+
+    def __init__(self, only: str | None = None) -> None:
+        self.only = only
+        self._readers: dict[str, JobReader] = {}
+        self._last: dict[str, JobSnapshot] = {}
+
+    def read(self, within: float = LOOK_WITHIN) -> list[JobSnapshot]:
+        """The jobs by name. One that was named is also shown once it has ended; raises when it never was there."""
+        names = [self.only] if self.only is not None else running_jobs(within)
+        self._readers = {name: self._readers.get(name) or JobReader(name) for name in names}
+        with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(names)))) as pool:
+            found = list(pool.map(lambda reader: self._read(reader, within), self._readers.values()))
+        jobs = [one for one in found if one is not None]
+        self._last = {one.job: one for one in jobs}
+        return jobs
+
+    def _read(self, reader: JobReader, within: float) -> JobSnapshot | None:
+        try:
+            return reader.read(within)
+        except JobEnded:
+            if reader.job in self._last:
+                return replace(self._last[reader.job], time=time.time(), state="ended", silent=())
+            if self.only is not None:
+                raise
+            return None

@@ -1,0 +1,366 @@
+"""A running job as a page that changes: its map with states, calls in flight, use of accelerators, and events.
+
+The page is one file that loads nothing. The server that sent it sends, again and again, those of its parts that have
+changed, as HTML; the page's script only puts them in place.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from urllib.parse import quote
+
+from roost.config.ranks import ranges
+from roost.engine.job_snapshot import ChannelStatus, JobSnapshot
+from roost.engine.status import ProcessStatus
+from roost.engine.workers.call_summary import COLUMNS, STEP
+from roost.planning.plan import Plan
+from roost.views.drawing import fill_of, text
+from roost.views.job_words import (
+    BAD,
+    STATES,
+    component_lines,
+    doing,
+    driver_words,
+    duration,
+    headline,
+    node_words,
+    place_words,
+    state_counts,
+)
+from roost.views.map_picture import MapStates, map_picture
+from roost.views.page import PAGE_STYLE, page_head
+from roost.views.process_search import FIELD, SCRIPT_HASH, search_scripts
+from roost.views.process_search import STYLE as SEARCH_STYLE
+from roost.views.style import Style
+from roost.views.use_lanes import UseLane, lanes_picture
+
+MOST_PROCESSES = 200  # rows; of more, those that are not well
+MOST_NODES = 64  # rows
+MOST_EVENTS = 50
+MOST_LANES = 64  # of single accelerators
+MOST_NODE_LANES = 32  # of nodes, where there are more accelerators
+_PARTS = ("head", "map", "components", "use", "processes", "channels", "nodes", "events")
+_NAMES = {
+    "components": "Components",
+    "use": "Use of each accelerator",
+    "processes": "Processes",
+    "channels": "Channels",
+    "nodes": "Nodes",
+    "events": "Events",
+}
+STYLE = """
+.is-idle > rect { opacity: .35; }
+.is-not-started > rect, .is-ended > rect { fill: none; stroke: #9aa1ab; stroke-dasharray: 2 2; }
+.is-not-started > text, .is-ended > text { fill: #6b7280 !important; }
+.is-dead > rect, .is-hung > rect, .is-stopped > rect, .is-unknown > rect { fill: #d03030; stroke: #d03030; stroke-width: 2; }
+.is-unknown > rect { fill: none; stroke-dasharray: 4 2; }
+.is-dead > text, .is-hung > text, .is-stopped > text { fill: #ffffff !important; font-weight: bold; }
+.is-dead > text { text-decoration: line-through; }
+.row.is-gone > text, .row.is-silent > text { fill: #d03030 !important; font-weight: bold; }
+.state { white-space: nowrap; }
+.state::before { margin-right: .35em; }
+.state.busy::before, .state.up::before, .state.running::before { content: "\\25CF"; color: #2f9e44; }
+.state.idle::before { content: "\\25CB"; }
+.state.bad { color: #d03030; font-weight: bold; }
+.state.bad::before { content: "\\25B2"; }
+@media (prefers-color-scheme: dark) {
+  .state.bad { color: #ff8080; }
+  .roost .band.is-idle > text, .roost .band.is-unknown > text { fill: #e6e8eb; }
+  .row.is-gone > text, .row.is-silent > text { fill: #ff8080 !important; }
+  a { color: #8ab4f8; }
+}
+#head { margin: .6rem 0; }
+#connection:not(:empty) { background: #d03030; color: #ffffff; padding: .3rem .8rem; position: sticky; top: 0; }
+td.call { min-width: 16em; }
+section:empty, section:has(> div:empty) { display: none; }
+"""
+SCRIPT = """
+const said = document.getElementById("connection");
+const source = new EventSource(document.body.dataset.events);
+source.onmessage = message => {
+  said.textContent = "";
+  for (const [name, html] of Object.entries(JSON.parse(message.data))) {
+    const place = document.getElementById(name);
+    if (place) place.innerHTML = html;
+    const field = document.getElementById("search");
+    if (name === "map" && field && field.value) field.dispatchEvent(new Event("input"));
+  }
+};
+source.onerror = () => { said.textContent = "No answer from `roost status --web`. What is below may be old."; };
+"""
+PAGE_SCRIPT_HASH = "sha256-" + b64encode(sha256(SCRIPT.encode()).digest()).decode()
+
+
+def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
+    """The whole page, with what is known now. `back` is the address of the page of all jobs."""
+    parts = job_parts(snapshot)
+    plan = snapshot.plans[-1] if snapshot.plans else None
+    body = [f'<p><a href="{text(back)}">all jobs</a></p>\n'] if back else []
+    for name in _PARTS:
+        if name == "map":
+            body.append(
+                (FIELD if plan is not None else "") + f'<div class="map" id="map">{parts[name]}</div>\n'
+            )
+        elif name == "head":
+            body.append(f'<div id="head">{parts[name]}</div>\n')
+        else:
+            body.append(f'<section><h2>{_NAMES[name]}</h2><div id="{name}">{parts[name]}</div></section>\n')
+    search = search_scripts(plan) if plan is not None else ""
+    return _page(f"job {snapshot.job}", events_url, "".join(body) + search, search=plan is not None)
+
+
+def jobs_page(snapshots: Sequence[JobSnapshot], events_url: str) -> str:
+    """All jobs side by side."""
+    parts = jobs_parts(snapshots)
+    return _page("roost jobs", events_url, f'<h1>Jobs</h1>\n<div id="jobs">{parts["jobs"]}</div>\n')
+
+
+def _page(title: str, events_url: str, body: str, search: bool = False) -> str:
+    scripts = (PAGE_SCRIPT_HASH, SCRIPT_HASH) if search else (PAGE_SCRIPT_HASH,)
+    return (
+        f"{page_head(*scripts, connects=True)}<title>{text(title)}</title>\n"
+        f"<style>{PAGE_STYLE}{SEARCH_STYLE}{STYLE}</style>\n</head>\n"
+        f'<body data-events="{text(events_url)}">\n<div id="connection" role="status"></div>\n'
+        f"{body}<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+
+
+def jobs_parts(snapshots: Sequence[JobSnapshot]) -> dict[str, str]:
+    rows = [
+        (
+            _link(one),
+            _state(one.state),
+            text(", ".join(plan.short_digest for plan in one.plans)),
+            text(state_counts(one.processes)),
+            str(sum(process.restarts for process in one.processes)) if one.processes else "",
+            text(node_words(one)) if one.nodes else "",
+            _state(one.driver.state) if one.driver else "",
+            text(f"{one.events[-1].action}, {duration(one.time - one.events[-1].time)} ago")
+            if one.events
+            else "",
+        )
+        for one in snapshots
+    ]
+    heads = ("job", "state", "plan", "processes", "restarts", "nodes", "driver", "last event")
+    return {"jobs": _table(heads, rows) if rows else "<p>no job is running</p>"}
+
+
+def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
+    """The parts of the page, by their ids. The picture of the use is large; an older one can be given."""
+    style = Style.of(snapshot.components)
+    return {
+        "head": "".join(_head(snapshot)),
+        "map": "".join(_map(plan, snapshot) for plan in snapshot.plans),
+        "components": _components(snapshot, style),
+        "use": _use(snapshot, style) if use is None else use,
+        "processes": "".join(_processes(snapshot)),
+        "channels": _channels(snapshot.channels),
+        "nodes": "".join(_nodes(snapshot)),
+        "events": _table((), [(text(str(event)),) for event in reversed(snapshot.events[-MOST_EVENTS:])]),
+    }
+
+
+def _link(snapshot: JobSnapshot) -> str:
+    name = text(snapshot.job)
+    return f'<a href="/job/{quote(snapshot.job)}">{name}</a>' if snapshot.nodes else name
+
+
+def _head(snapshot: JobSnapshot) -> Iterator[str]:
+    yield f"<h1>{text(headline(snapshot))}</h1>\n"
+    if snapshot.driver is not None:
+        bad = ' class="state bad"' if snapshot.driver.state in BAD - {"unknown"} else ""
+        yield f"<p><span{bad}>driver {text(driver_words(snapshot.driver))}</span>; {text(node_words(snapshot))}</p>\n"
+    for what in snapshot.silent[:MOST_NODES]:
+        yield f'<p class="state bad">no answer from {text(what)}</p>\n'
+
+
+def _map(plan: Plan, snapshot: JobSnapshot) -> str:
+    mine = [one for one in snapshot.processes if one.component in plan.components]
+    unwell = {_node(one) for one in mine if not one.is_fine}
+    nodes = {one.rank: one.state for one in snapshot.nodes if one.state != "up"}
+    beside: dict[tuple[int, str], str] = {}
+    for one in mine:
+        if not one.is_fine and not _on_accelerators(one):
+            beside.setdefault((_node(one), one.component), one.state)
+    states = MapStates(
+        processes={(one.component, one.rank): one.state for one in mine},
+        beside=beside,
+        nodes=nodes,
+        apart=frozenset(unwell | set(nodes)),
+        order=("ended", "not started", "idle", "busy", "unknown", "stopped", "hung", "dead"),
+    )
+    notes = [
+        f"{', '.join(state for state in STATES if state in BAD)}: red. idle: pale. not started, ended: dashed."
+    ]
+    drawn = map_picture(plan, Style.of(plan.components), {}, notes, False, states)
+    return drawn.as_svg(f"plan {plan.short_digest}")
+
+
+def _components(snapshot: JobSnapshot, style: Style) -> str:
+    rows = [
+        (
+            f'<span class="chip" style="background:{fill_of(style.hues[line.name])}">{text(style.letters[line.name])}</span>'
+            f"{text(line.name)}",
+            line.processes,
+            f'<span class="state{"" if line.is_fine else " bad"}">{text(line.states)}</span>',
+            text(line.now),
+            f"{line.restarts:,}",
+        )
+        for line in component_lines(snapshot)
+    ]
+    return _table(("component", "processes", "states", "in flight", "restarts"), rows)
+
+
+# -- the use of accelerators ----------------------------------------------------------------------------
+
+
+def _use(snapshot: JobSnapshot, style: Style) -> str:
+    lanes = recent_use(snapshot)
+    if not lanes:
+        return ""
+    minutes = COLUMNS * STEP / 60
+    ticks = [f"{minutes * (4 - tick) / 4:g} min ago" for tick in range(4)] + ["now"]
+    row = 34 if len(lanes) <= 16 else 22 if len(lanes) <= 32 else 14
+    drawn = lanes_picture(lanes, style.hues, ticks, row).as_svg("use of accelerators")
+    return (
+        '<p class="dim">How much of the time calls ran there that did not wait for a channel or a lock.</p>'
+        f'<div class="map">{drawn}</div>'
+    )
+
+
+def recent_use(snapshot: JobSnapshot) -> list[UseLane]:
+    """A lane for each accelerator; of many, one for the accelerators of a node, or of several nodes."""
+    here = [one for one in snapshot.processes if one.is_here and one.calls.use]
+    held = sorted({(_node(one), device) for one in here for device in one.devices if _on_accelerators(one)})
+    each = len(held) <= MOST_LANES
+    ranks = sorted({node for node, _ in held})
+    together = -(-len(ranks) // MOST_NODE_LANES)  # nodes in one lane
+    lane_of = {node: place // together for place, node in enumerate(ranks)}
+    size = Counter((node, device) if each else (lane_of[node], -1) for node, device in held)
+    sums: dict[tuple[int, int], dict[str, list[float]]] = {key: {} for key in size}
+    for one in here:
+        for device in one.devices if _on_accelerators(one) else ():
+            key = (_node(one), device) if each else (lane_of[_node(one)], -1)
+            filled = sums[key].setdefault(one.component, [0.0] * COLUMNS)
+            for column, share in enumerate(one.calls.use):
+                if share:
+                    filled[column] += share
+    lanes = []
+    for key, found in sums.items():
+        label = f"node {key[0]}: {key[1]}" if each else _nodes_label(ranks, key[0], together)
+        shares = {name: [round(one / size[key], 2) for one in filled] for name, filled in found.items()}
+        lanes.append(UseLane(label=label, shares=shares))
+    return lanes + _without_accelerators(here)
+
+
+def _nodes_label(ranks: Sequence[int], lane: int, together: int) -> str:
+    there = ranks[lane * together : (lane + 1) * together]
+    return f"node{'s' * (len(there) > 1)} {ranges(there)}"[:24]
+
+
+def _without_accelerators(here: Iterable[ProcessStatus]) -> list[UseLane]:
+    """A lane for each component whose processes hold no accelerator: the mean of its processes."""
+    bare: dict[str, list[Sequence[float]]] = {}
+    for one in here:
+        if not _on_accelerators(one):
+            bare.setdefault(one.component, []).append(one.calls.use)
+    return [
+        UseLane(
+            label=f"{name} x{len(uses)}",
+            shares={name: [round(sum(column) / len(uses), 2) for column in zip(*uses, strict=True)]},
+        )
+        for name, uses in bare.items()
+    ]
+
+
+def _on_accelerators(one: ProcessStatus) -> bool:
+    return one.hardware == "accelerator"
+
+
+def _node(one: ProcessStatus) -> int:
+    return one.planned_node if one.node is None else one.node
+
+
+# -- tables ---------------------------------------------------------------------------------------------
+
+
+def _processes(snapshot: JobSnapshot) -> Iterator[str]:
+    shown: Sequence[ProcessStatus] = snapshot.processes
+    if len(shown) > MOST_PROCESSES:
+        shown = snapshot.unwell[:MOST_PROCESSES]
+    rows = []
+    for one in shown:
+        node, devices = place_words(one)
+        rows.append(
+            (
+                text(f"{one.component}:{one.rank}"),
+                _state(one.state),
+                text(node),
+                text(devices),
+                "" if one.pid is None else str(one.pid),
+                "" if one.generation is None else str(one.generation),
+                text(doing(one)),
+            )
+        )
+    yield _table(("process", "state", "node", "devices", "pid", "restarts", "call"), rows)
+    left = len(snapshot.processes) - len(shown)
+    if left:
+        fine = "all are well" if not shown else f"{left:,} others left out"
+        yield f'<p class="dim">{fine}; `roost status {text(snapshot.job)} --all` shows every process</p>'
+
+
+def _channels(channels: Sequence[ChannelStatus]) -> str:
+    rows = [
+        (
+            text(one.name),
+            ("no answer" if one.length is None else f"{one.length:,}")
+            + (f" of {one.capacity:,}" if one.capacity is not None else "")
+            + (", closed" if one.closed else ""),
+            *(
+                f"{number:,}"
+                for number in (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
+            ),
+        )
+        for one in channels
+    ]
+    return _table(("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again"), rows)
+
+
+def _nodes(snapshot: JobSnapshot) -> Iterator[str]:
+    shown = [one for one in snapshot.nodes if one.state != "up" or len(snapshot.nodes) <= MOST_NODES]
+    rows = [
+        (
+            str(one.rank),
+            text(one.host),
+            _state(one.state),
+            str(one.accelerators),
+            f"{one.machine.load:.1f} of {one.machine.cpus}" if one.machine else "",
+            f"{one.machine.free_gib:.0f} of {one.machine.memory_gib:.0f} GiB" if one.machine else "",
+        )
+        for one in shown[:MOST_NODES]
+    ]
+    yield _table(("node", "host", "state", "accelerators", "load", "memory free"), rows)
+    if len(shown) < len(snapshot.nodes):
+        yield f'<p class="dim">{text(node_words(snapshot))}</p>'
+
+
+def _state(state: str) -> str:
+    kind = "bad" if state in BAD else state.replace(" ", "-")
+    return f'<span class="state {kind}">{text(state)}</span>'
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are HTML."""
+    if not rows:
+        return ""
+    head = "<tr>" + "".join(f"<th>{text(one)}</th>" for one in heads) + "</tr>\n" if heads else ""
+    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
+    return f"<table>\n{head}{''.join(lines)}</table>\n"
+
+
+def changed_parts(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """What a page that shows `before` has to be sent."""
+    return {name: html for name, html in after.items() if before.get(name) != html}

@@ -1,0 +1,216 @@
+"""Running jobs as text for a terminal: one in full, several side by side, and what changed since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from roost.engine.job_snapshot import ChannelStatus, JobSnapshot, NodeStatus
+from roost.engine.status import ProcessStatus
+from roost.errors import counted
+from roost.views.coloured_findings import DEFAULT_WIDTH
+from roost.views.job_words import (
+    BAD,
+    component_lines,
+    doing,
+    driver_words,
+    duration,
+    headline,
+    node_words,
+    place_words,
+    state_counts,
+)
+from roost.views.style import Style, printable
+from roost.views.terminal import drawn_text
+
+FEW_PROCESSES = 32  # up to here every process has a line
+FEW_NODES = 8
+FEW_EVENTS = 8
+MOST_LINES = 40  # of processes or nodes that are not well
+_STATE_COLOURS = {
+    "busy": "green",
+    "up": "green",
+    "running": "green",
+    "idle": "",
+    **dict.fromkeys(BAD, "bold red"),
+}
+
+
+def render_job(
+    snapshot: JobSnapshot, *, width: int = DEFAULT_WIDTH, colour: bool = False, show_all: bool = False
+) -> str:
+    """Planned against actual: the components, the processes, the nodes, channels, and what happened last."""
+    style = Style.of(snapshot.components)
+    parts: list[RenderableType] = [Text(headline(snapshot), "bold")]
+    if snapshot.driver is not None:
+        words = f"driver {driver_words(snapshot.driver)}; {node_words(snapshot)}"
+        parts.append(Text(words, "red" if snapshot.driver.state in BAD - {"unknown"} else ""))
+    parts += [Text(f"no answer from {what}", "bold yellow") for what in snapshot.silent[:MOST_LINES]]
+    if snapshot.processes:
+        parts += ["", _components(snapshot, style), "", *_processes(snapshot, style, show_all)]
+    if snapshot.nodes:
+        parts += _nodes(snapshot.nodes, show_all)
+    if snapshot.channels:
+        parts += ["", _channels(snapshot.channels)]
+    parts += _events(snapshot, show_all)
+    return drawn_text(parts, width, colour)
+
+
+def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+    """Jobs side by side, a line for each."""
+    if not snapshots:
+        return "no job is running\n"
+    table = _table(
+        "job",
+        "state",
+        "plan",
+        "processes",
+        "restarts",
+        "nodes",
+        "driver",
+        "last event",
+        numbers=("restarts",),
+    )
+    for one in snapshots:
+        lines = list(component_lines(one))
+        last = one.events[-1] if one.events else None
+        table.add_row(
+            Text(one.job, "bold"),
+            _state(one.state),
+            ", ".join(plan.short_digest for plan in one.plans),
+            Text(state_counts(one.processes), "bold red" if one.unwell else ""),
+            f"{sum(line.restarts for line in lines):,}" if lines else "",
+            node_words(one).replace(" nodes", "").replace(" node", "") if one.nodes else "",
+            _state(one.driver.state) if one.driver else "",
+            f"{last.action} {duration(one.time - last.time)} ago" if last else "",
+        )
+    return drawn_text([table], width, colour)
+
+
+def render_changes(before: JobSnapshot, after: JobSnapshot) -> list[str]:
+    """A line for each process, node, driver or channel that is in another state, and for each new event."""
+    lines = []
+    if before.state != after.state:
+        lines.append(f"job {after.job}: {before.state} -> {after.state}")
+    old = {(one.component, one.rank): one for one in before.processes}
+    few = len(after.processes) <= FEW_PROCESSES
+    for one in after.processes:
+        was = old.get((one.component, one.rank))
+        if was is None or (was.pid, _told(was, few)) != (one.pid, _told(one, few)):
+            change = f"{was.state} -> {one.state}" if was and was.state != one.state else one.state
+            again = f", generation {one.generation}" if was and was.generation != one.generation else ""
+            what = f", {doing(one)}" if doing(one) else ""
+            lines.append(f"{one.component}:{one.rank} node {place_words(one)[0]}: {change}{again}{what}")
+    for node, other in zip(before.nodes, after.nodes, strict=False):
+        if node.state != other.state:
+            lines.append(f"node {other.rank} ({other.host}): {node.state} -> {other.state}")
+    if before.driver and after.driver and before.driver.state != after.driver.state:
+        lines.append(f"driver: {before.driver.state} -> {after.driver.state}")
+    known = set(before.events)
+    return [*lines, *(f"event {event}" for event in after.events if event not in known)]
+
+
+def _told(process: ProcessStatus, few: bool) -> object:
+    """What a line is worth: of many processes not the calls, which change all the time."""
+    return (process.state, process.calls_in_flight) if few else process.is_fine or process.state
+
+
+def _components(snapshot: JobSnapshot, style: Style) -> Table:
+    table = _table(
+        "", "component", "processes", "states", "in flight", "restarts", numbers=("processes", "restarts")
+    )
+    for line in component_lines(snapshot):
+        look = style.colours[line.name]
+        table.add_row(
+            Text(style.letters[line.name], look),
+            Text(line.name, look),
+            line.processes,
+            Text(line.states, "" if line.is_fine else "bold red"),
+            line.now,
+            str(line.restarts),
+        )
+    return table
+
+
+def _processes(snapshot: JobSnapshot, style: Style, show_all: bool) -> Iterator[RenderableType]:
+    shown: Sequence[ProcessStatus] = snapshot.processes
+    if len(shown) > FEW_PROCESSES and not show_all:
+        shown = snapshot.unwell[:MOST_LINES]
+    left = len(snapshot.processes) - len(shown)
+    if shown:
+        table = _table(
+            "process", "state", "node", "devices", "pid", "restarts", "call", numbers=("restarts",)
+        )
+        for one in shown:
+            node, devices = place_words(one)
+            table.add_row(
+                Text(f"{one.component}:{one.rank}", style.colours[one.component]),
+                _state(one.state),
+                node,
+                devices,
+                "" if one.pid is None else str(one.pid),
+                "" if one.generation is None else str(one.generation),
+                Text(doing(one)),
+            )
+        yield table
+    if left:
+        fine = "all are well" if not shown else f"{counted(left, 'other process')} left out"
+        yield Text(f"{fine}; --all shows every process", "dim")
+
+
+def _nodes(nodes: Sequence[NodeStatus], show_all: bool) -> Iterator[RenderableType]:
+    shown = list(nodes)
+    if len(shown) > FEW_NODES and not show_all:
+        shown = [one for one in nodes if one.state != "up"][:MOST_LINES]
+    if not shown:
+        return
+    table = _table("node", "host", "state", "accelerators", "load", "memory free")
+    for one in shown:
+        machine = one.machine
+        table.add_row(
+            str(one.rank),
+            printable(one.host),
+            _state(one.state),
+            str(one.accelerators),
+            f"{machine.load:.1f} of {machine.cpus}" if machine else "",
+            f"{machine.free_gib:.0f} of {machine.memory_gib:.0f} GiB" if machine else "",
+        )
+    yield ""
+    yield table
+
+
+def _channels(channels: Sequence[ChannelStatus]) -> Table:
+    table = _table("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again")
+    for one in channels:
+        length = "no answer" if one.length is None else f"{one.length:,}"
+        if one.capacity is not None:
+            length += f" of {one.capacity:,}"
+        numbers = (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
+        table.add_row(
+            printable(one.name),
+            f"{length}, closed" if one.closed else length,
+            *(f"{number:,}" if one.length is not None else "" for number in numbers),
+        )
+    return table
+
+
+def _events(snapshot: JobSnapshot, show_all: bool) -> Iterator[RenderableType]:
+    if snapshot.events:
+        yield ""
+        yield Text("events", "dim")
+        for event in snapshot.events if show_all else snapshot.events[-FEW_EVENTS:]:
+            yield Text(printable(str(event)), "" if not event.cause else "yellow")
+
+
+def _state(state: str) -> Text:
+    return Text(state, _STATE_COLOURS.get(state, ""))
+
+
+def _table(*heads: str, numbers: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
+    return table

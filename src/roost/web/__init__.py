@@ -1,0 +1,1 @@
+"""The live page of running jobs, and their metrics, over HTTP."""
