@@ -231,7 +231,7 @@ def test_a_channel_holds_few_bytes_of_many_small_values(
     import ray
 
     monkeypatch.setattr("roost.engine.channel.AT_A_TIME", 10)
-    monkeypatch.setattr("roost.engine.job.ray_channel.FULL", 15)
+    monkeypatch.setattr("roost.engine.job.ray_channel.INLINE", ((15, 4_096),))
     values = [bytes([number]) * 1_000 for number in range(30)]
     channel.put_many(values)
     stored = ray.get(channel._side._host.__ray_call__.remote(stored_values), timeout=60)

@@ -31,11 +31,9 @@ from roost.engine.workers.worker_context import describe_this_process
 from roost.errors import ChannelError, ClusterError, ConfigurationError, JobEnded, RoostError, counted
 
 GRACE = 60.0  # seconds that a process of roost may be late with its answer
-INLINE, INLINE_IN_FULL = (
-    4_096,
-    256,
-)  # bytes of a value that travels in messages and is held by the channel itself
-FULL = 8_192  # items from which on the channel should hold fewer bytes
+# Bytes of a value that travels in messages and is held by the channel itself, while it has fewer items than so many.
+INLINE = ((256, 16_384), (8_192, 4_096))
+INLINE_IN_FULL = 256
 OBJECT = (
     1024 * 1024
 )  # bytes of an object that holds several values: each costs as much as storing hundreds of KiB
@@ -166,8 +164,8 @@ class RayChannel:
 
     def stored(self, values: Sequence[Any]) -> Steps:
         """Small values as bytes, others as references to objects that do not end with this process."""
-        # A channel that holds many items should not hold the bytes of each.
-        packer = Packer(INLINE if self._held + len(values) < FULL else INLINE_IN_FULL)
+        held = self._held + len(values)
+        packer = Packer(next((limit for fewer, limit in INLINE if held < fewer), INLINE_IN_FULL))
         contents: list[Any] = [self._packed(packer, value) for value in values]
         for chunk in _chunks({place: one.size for place, one in enumerate(contents) if _is_large(one)}):
             objects = [[contents[place] for place in places] for places in chunk]
