@@ -60,7 +60,7 @@ def test_the_source_archive_holds_what_the_readme_and_the_makefile_name() -> Non
     tops = {
         Path(name).parts[0]
         for name in named
-        if not name.startswith((".", "/", "build/")) and (ROOT / name).exists()
+        if not name.startswith((".", "/", "build")) and (ROOT / name).exists()
     }
     assert {"Makefile", "constraints.txt", "CONTRIBUTING.md", "docs", "examples", "tests"} <= tops
     assert tops <= packed
