@@ -177,7 +177,7 @@ def about_name(name: str) -> str:
     parts = [f"### {name}\n"]
     if isinstance(value, EnumMeta):
         members: Any = value
-        parts.append(f"```text\n{' '.join(f'{name}.{member.name}' for member in members)}\n```\n")
+        parts.append(f"```text\n{chr(10).join(f'{name}.{member.name}' for member in members)}\n```\n")
     else:
         parts.append(f"```text\n{signature(name, value)}\n```\n")
     parts.append(f"{documentation(value)}\n")
