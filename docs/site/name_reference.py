@@ -28,6 +28,10 @@ def python_names() -> str:
         "Everything that `import roost` offers; names are loaded on first use. Methods that a class inherits are listed "
         "with the class that has them.\n",
     ]
+    strange = {home(name) for name in roost.__all__} - {
+        package for room in ROOMS.values() for package in room
+    }
+    assert not strange, f"no part of the page is for {strange}"
     used: set[str] = set()
     for title, packages in ROOMS.items():
         names = [name for name in roost.__all__ if home(name) in packages]
