@@ -27,6 +27,7 @@ import pytest
 
 import roost
 from roost.cli.validate import problems_of
+from roost.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -216,6 +217,14 @@ def check_make(body: str) -> None:
         words = line.split("#")[0].split()
         if words[:1] == ["make"]:
             assert words[1] in targets, line
+
+
+def test_blocks_that_are_not_run_name_verbs_that_exist() -> None:
+    for page in PAGES:
+        for kind, body in BLOCK.findall(page.read_text("utf-8")):
+            if kind == "text":
+                named = re.findall(r"^(?:\$ |\w+=\S+ )*roost ([a-z]+)\b", body, re.MULTILINE)
+                assert set(named) <= set(VERBS), f"{name_of(page)}: {named}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -58,7 +58,9 @@ def test_the_source_archive_holds_what_the_readme_and_the_makefile_name() -> Non
     for page in ("README.md", "CONTRIBUTING.md", "Makefile"):
         named |= set(re.findall(r"[\w./-]+", (ROOT / page).read_text("utf-8")))
     tops = {
-        Path(name).parts[0] for name in named if not name.startswith((".", "/")) and (ROOT / name).exists()
+        Path(name).parts[0]
+        for name in named
+        if not name.startswith((".", "/", "build")) and (ROOT / name).exists()
     }
     assert {"Makefile", "constraints.txt", "CONTRIBUTING.md", "docs", "examples", "tests"} <= tops
     assert tops <= packed

@@ -3,16 +3,17 @@ const box = document.getElementById("search");
 const found = document.getElementById("found");
 const root = document.body.dataset.root;
 
-function rank(words, [, page, heading, text]) {
+function rank(words, [address, page, heading, text]) {
   const title = `${heading} ${page}`.toLowerCase();
   const body = text.toLowerCase();
+  const aside = /decisions\/|CHANGELOG/.test(address) ? 0.4 : 1; // guides and reference come first
   let sum = 0;
   for (const word of words) {
     if (title.includes(word)) sum += heading.toLowerCase().includes(word) ? 20 : 8;
     else if (body.includes(word)) sum += Math.min(5, body.split(word).length - 1);
     else return 0;
   }
-  return sum;
+  return sum * aside;
 }
 
 function show() {

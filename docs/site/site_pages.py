@@ -161,7 +161,8 @@ def rendered(page: Page) -> str:
 
     def fence(_: object, tokens: list[Token], index: int, *__: object) -> str:
         token = tokens[index]
-        if (name := LEXERS.get(token.info)) is None:
+        name = "pycon" if token.content.startswith(">>>") else LEXERS.get(token.info)
+        if name is None:
             return f"<pre><code>{escape(token.content)}</code></pre>\n"
         return str(highlight(token.content, get_lexer_by_name(name), HtmlFormatter(cssclass="code")))
 
