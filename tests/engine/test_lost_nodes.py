@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from frail import Frail, HeldBack
+from remains import held_by
 from running import eventually, new_job
 
 import roost
@@ -87,3 +88,5 @@ def test_a_node_that_is_lost_while_its_rank_restarts(cluster: roost.Cluster, tmp
     group.wait_recovered(120)
     assert group.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 2, [2])]
     assert [event.cause for event in run.events if event.action == "restarting"] == ["crash", "node lost"]
+    run.shutdown()
+    assert held_by(cluster.job) == 0  # the accelerators it moved to as well
