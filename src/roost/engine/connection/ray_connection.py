@@ -105,7 +105,7 @@ def connect(address: str | None, num_nodes: int | None, *, may_start: bool = Tru
         target = started.start()
     try:
         _knock(target)
-        with own_sigterm(), _short_farewell():
+        with own_sigterm(), _own_end():
             context = ray.init(
                 address=target, namespace=NAMESPACE, log_to_driver=True, logging_level=logging.WARNING
             )
@@ -126,18 +126,24 @@ def connect(address: str | None, num_nodes: int | None, *, may_start: bool = Tru
     return Connection(reached, ours=True, embedded=started)
 
 
+# Ray reads these when it connects. When the program ends, Ray waits for the head to take its records of calls, and
+# while it runs without a head, Ray ends it: a program that was told of the loss has ten minutes to save what it has.
+WITHOUT_A_HEAD = {
+    "RAY_task_events_shutdown_flush_timeout_ms": "500",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+}
+
+
 @contextmanager
-def _short_farewell() -> Iterator[None]:
-    """When the program ends, Ray waits for the head to take its records of calls: at most for this time."""
-    name = "RAY_task_events_shutdown_flush_timeout_ms"  # Ray reads it when it connects
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "500"
+def _own_end() -> Iterator[None]:
+    """Settings for programs whose head is lost, where the program has not set them itself."""
+    mine = {name: value for name, value in WITHOUT_A_HEAD.items() if name not in os.environ}
+    os.environ.update(mine)
     try:
         yield
     finally:
-        del os.environ[name]
+        for name in mine:
+            del os.environ[name]
 
 
 def _shape(inventory: Inventory) -> str:
