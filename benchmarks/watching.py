@@ -68,20 +68,21 @@ def unwatched() -> Iterator[None]:
         JobWatch.cover, RayWorkers.started = cover, started  # type: ignore[method-assign]
 
 
-def one_round(cluster: roost.Cluster, watched: bool) -> tuple[float, float, float]:
-    """Seconds of a launch, processor seconds of all processes in it, and seconds of a call on all workers."""
+def one_round(cluster: roost.Cluster, watched: bool) -> tuple[float, ...]:
+    """Seconds of a launch and of a call on all workers, and processor seconds of all processes in them."""
     with nullcontext() if watched else unwatched():
         used, began = everyone(), time.perf_counter()
         group = launched(cluster, CALLED, Idle if watched else Unwatched)
         launch = time.perf_counter() - began
         work = sum(seconds - used.get(pid, 0.0) for pid, seconds in everyone().items())
     with group:
-        times = []
+        times, used = [], everyone()
         for _ in range(CALLS):
             began = time.perf_counter()
             group.nothing().wait(timeout=60)
             times.append(time.perf_counter() - began)
-    return launch, work, statistics.median(times)
+        called = sum(seconds - used.get(pid, 0.0) for pid, seconds in everyone().items()) / CALLS
+    return launch, work, statistics.median(times), called
 
 
 class Plain:
@@ -163,7 +164,9 @@ def calls_and_launches(cluster: roost.Cluster) -> None:
         for watched in (True, False) if number % 2 else (False, True):
             found[watched].append(one_round(cluster, watched))
     launch, call = f"launch of {CALLED} workers", f"a call on {CALLED} workers"
-    for index, what in enumerate((launch, f"processor time of a {launch}", call)):
+    for index, what in enumerate(
+        (launch, f"processor time of a {launch}", call, f"processor time of {call}")
+    ):
         on, off = ([one[index] for one in found[watched]] for watched in (True, False))
         print(
             f"{what}: {1000 * min(on):.2f} ms watched, {1000 * min(off):.2f} ms not; ratio of the best "

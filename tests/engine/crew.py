@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import roost
@@ -207,10 +210,17 @@ class DiesWhileStarting(roost.Worker):
 
 
 class NeverStarts(roost.Worker):
-    def __init__(self) -> None:
+    """All but rank 0: one waits, one holds the interpreter, one is stopped."""
+
+    def __init__(self, folder: str) -> None:
         super().__init__()
+        (Path(folder) / str(os.getpid())).touch()
         if self.rank == 1:
             threading.Event().wait()
+        if self.rank == 2:
+            ctypes.PyDLL(None).sleep(600)
+        if self.rank == 3:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 class Plain:

@@ -73,6 +73,16 @@ class Frail(roost.Worker):
         return os.getppid()
 
 
+class HeldBack(Frail):
+    """Its first restart never comes to an end."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        if self._context.generation == 1:
+            (Path(folder) / "held back").touch()
+            threading.Event().wait()
+
+
 class FrailAsync(Frail):
     """Any `async def` makes Ray run all calls in an event loop."""
 

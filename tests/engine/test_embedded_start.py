@@ -102,6 +102,7 @@ def assert_nothing_left(directories: list[str]) -> None:
         assert not Path(directory).exists()
 
 
+@pytest.mark.slow
 def test_a_slow_start_is_tried_again_and_leaves_no_process(slow: Callable[[int], list[str]]) -> None:
     """Ray waits a second for each of its processes, and a reaper kills the rest later. Here neither does."""
     directories = slow(1)
@@ -123,6 +124,7 @@ def test_a_node_that_ends_while_it_starts_is_not_waited_for(
     with roost.embedded("1x1") as address:
         assert address
         assert len(directories) == 2
+        assert processes_in(directories[0]) == []
     assert_nothing_left(directories)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from frail import Frail
+from frail import Frail, HeldBack
+from remains import held_by
 from running import eventually, new_job
 
 import roost
@@ -68,3 +70,23 @@ def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
         group.wait_recovered(60)
     run.shutdown()
     run.shutdown()
+
+
+def test_a_node_that_is_lost_while_its_rank_restarts(cluster: roost.Cluster, tmp_path: Path) -> None:
+    """The restart can come to no end there, and is not waited for."""
+    job = {
+        "cluster": {"component_placement": {"moves": "0-2"}},
+        "supervise": {"moves": JOB["supervise"]["moves"]},
+    }
+    run = cluster.launch(roost.plan(job, cluster), {"moves": HeldBack.create_group(str(tmp_path))})
+    group = run["moves"]
+    pids, raylets = group.pid().wait(timeout=60), group.raylet().wait(timeout=60)
+    psutil.Process(pids[2]).send_signal(signal.SIGKILL)
+    eventually(lambda: (tmp_path / "held back").exists(), 60, "its restart has begun")
+    psutil.Process(raylets[2]).send_signal(signal.SIGKILL)
+    eventually(lambda: any(event.action == "moved" for event in run.events), 60, "it is moved")
+    group.wait_recovered(120)
+    assert group.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 2, [2])]
+    assert [event.cause for event in run.events if event.action == "restarting"] == ["crash", "node lost"]
+    run.shutdown()
+    assert held_by(cluster.job) == 0  # the accelerators it moved to as well

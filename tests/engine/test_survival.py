@@ -14,10 +14,13 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 from frail import ExitsWhileStarting, Frail, FrailAsync, Listens
+from remains import held_by
 from running import eventually
 
 import roost
+from roost.engine.connection.actors import find_actor
 from roost.engine.events import Event
 from roost.testing.faults import Faults
 
@@ -220,6 +223,19 @@ def test_shutting_down_while_a_rank_comes_back(cluster: roost.Cluster) -> None:
     run.shutdown()
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 20, "the processes end")
     assert "given up" not in [one.action for one in run.events]
+
+
+def test_recovery_goes_on_without_a_manager(clusters: Callable[..., roost.Cluster]) -> None:
+    made = clusters(num_nodes=1)
+    run = launched(made, ranks="3", policy="one_for_one")
+    ray.kill(find_actor(roost.WorkerManager.NAME, made.job))
+    for number in (1, 2):
+        kill(pids_of(run)[0])
+        restarted = seen(run, lambda one, number=number: f"restart {number} of 3 took" in one.detail, "again")  # type: ignore[misc]
+        assert "other processes of the job cannot find it" in restarted.detail
+        assert run["frail"].story().wait(timeout=60) == [(0, number, [number])]
+    run.shutdown()
+    assert held_by(made.job) == 0
 
 
 def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> None:

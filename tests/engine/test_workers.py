@@ -14,7 +14,7 @@ import pytest
 import ray
 from crew import DiesWhileStarting, FailsToStart, NeverStarts, Picky, Reporter
 from outside_holders import Meddler
-from running import Program, eventually, new_job
+from running import Program, alive, eventually, new_job
 
 import roost
 from roost.engine.connection.actors import job_namespace
@@ -217,16 +217,19 @@ def test_a_process_that_ends_while_it_starts(cluster: roost.Cluster) -> None:
     nothing_left(cluster, "dying")
 
 
-def test_a_constructor_that_blocks_is_given_up_in_time(cluster: roost.Cluster) -> None:
+def test_constructors_that_block_are_given_up_in_time(cluster: roost.Cluster, tmp_path: Path) -> None:
     """Pitfall: waiting for peers with no deadline and no diagnosis."""
     with pytest.raises(roost.LaunchError) as caught:
-        NeverStarts.create_group().launch(
-            cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="blocked", timeout=15
+        NeverStarts.create_group(str(tmp_path)).launch(
+            cluster, placement_strategy=roost.NodePlacementStrategy([0, 1, 1, 2]), name="blocked", timeout=15
         )
     text = str(caught.value)
-    assert "1 of 2 workers of 'blocked' did not start in 15 s" in text
-    assert "still starting: rank 1 (node 1 (127.0.0.2))" in text
+    assert "3 of 4 workers of 'blocked' did not start in 15 s" in text
+    assert "still starting: rank 1 (node 1 (127.0.0.2)); rank 2 (node 1" in text
     nothing_left(cluster, "blocked")
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(pids) == 4
+    eventually(lambda: not any(map(alive, pids)), 30, "the stopped process has ended too")
     # The name and the place are free again.
     with Reporter.create_group().launch(
         cluster, placement_strategy=roost.NodePlacementStrategy([1]), name="blocked"

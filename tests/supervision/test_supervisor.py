@@ -107,6 +107,20 @@ def test_a_failed_start_has_its_own_budget() -> None:
     assert isinstance(machine.not_started("actor", range(4), 2)[0], GiveUp)
 
 
+def test_a_rank_whose_node_is_lost_while_it_restarts_is_moved() -> None:
+    machine = supervised("relocate")
+    (first,) = machine.failed(died(0), 0)
+    assert isinstance(first, Restart)
+    assert not first.move
+    (second,) = machine.not_started("actor", [0], 1, "node lost")
+    assert isinstance(second, Restart)
+    assert (second.move, second.cause, second.number) == (True, "node lost", 1)
+    machine = supervised("one_for_one")
+    machine.failed(died(0), 0)
+    (second,) = machine.not_started("actor", [0], 1, "node lost")
+    assert isinstance(second, GiveUp)
+
+
 def test_old_news_leads_to_nothing() -> None:
     machine = supervised("one_for_all")
     machine.failed(died(2), 0)
@@ -225,10 +239,10 @@ class Schedules(RuleBasedStateMachine):
             self.gave_up = False
 
     @precondition(lambda self: self.restarting)
-    @rule(data=st.data())
-    def fail_restart(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), cause=st.sampled_from(["failed start", "node lost"]))
+    def fail_restart(self, data: st.DataObject, cause: str) -> None:
         failed = self.restarting.pop(data.draw(st.integers(0, len(self.restarting) - 1)))
-        actions = self.machine.not_started("actor", failed.ranks, self.now)
+        actions = self.machine.not_started("actor", failed.ranks, self.now, cause)
         assert len(actions) == 1
         self.obey(actions, set(failed.ranks))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from roost.engine.backend import Backend
 from roost.engine.cluster_options import ClusterOptions, wants_inline
 from roost.engine.connection.held_signals import held_signals
+from roost.engine.connection.ray_settings import settings_without_a_head
 from roost.engine.inline_backend.inline_backend import InlineBackend, current_inline
 
 if TYPE_CHECKING:
@@ -32,6 +33,6 @@ def attached_backend(address: str | None, job: str | None, inline: bool | str | 
 
 def _ray_backend() -> type[RayBackend]:
     # Importing takes long, and what a handler raises in some of its steps is lost: Python ignores errors there.
-    with held_signals(signal.SIGTERM, signal.SIGINT):
+    with held_signals(signal.SIGTERM, signal.SIGINT), settings_without_a_head():
         from roost.engine.ray_backend.ray_backend import RayBackend
     return RayBackend

@@ -7,8 +7,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ray
@@ -17,6 +16,7 @@ from ray._private import worker as ray_worker
 from roost.engine.connection.actors import NAMESPACE
 from roost.engine.connection.cluster_watch import forget_cluster, watch_cluster
 from roost.engine.connection.embedded import INDEX_LABEL, EmbeddedCluster, own_cluster_address
+from roost.engine.connection.ray_settings import settings_without_a_head
 from roost.engine.connection.secondary_errors import hide_secondary_errors
 from roost.engine.connection.signals import own_sigterm
 from roost.engine.workers.remote_errors import first_line
@@ -105,7 +105,7 @@ def connect(address: str | None, num_nodes: int | None, *, may_start: bool = Tru
         target = started.start()
     try:
         _knock(target)
-        with own_sigterm(), _short_farewell():
+        with own_sigterm(), settings_without_a_head():
             context = ray.init(
                 address=target, namespace=NAMESPACE, log_to_driver=True, logging_level=logging.WARNING
             )
@@ -124,20 +124,6 @@ def connect(address: str | None, num_nodes: int | None, *, may_start: bool = Tru
     reached = context.address_info.get("gcs_address") or target
     warn_if_open(reached)
     return Connection(reached, ours=True, embedded=started)
-
-
-@contextmanager
-def _short_farewell() -> Iterator[None]:
-    """When the program ends, Ray waits for the head to take its records of calls: at most for this time."""
-    name = "RAY_task_events_shutdown_flush_timeout_ms"  # Ray reads it when it connects
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "500"
-    try:
-        yield
-    finally:
-        del os.environ[name]
 
 
 def _shape(inventory: Inventory) -> str:

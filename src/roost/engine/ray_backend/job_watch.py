@@ -240,6 +240,7 @@ class JobWatch:
         processes: dict[str, dict[int, Loss]] = {}
         for name, (order, workers) in list(self._watched.groups.items()):
             there = [place.rank for place in workers.placements if place.cluster_node_rank in nodes]
+            workers.give_up_starting(there)  # where it cannot come to an end
             if there and name in self._watched.launched:
                 failures.append(
                     Failure(

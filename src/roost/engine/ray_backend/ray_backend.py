@@ -78,6 +78,7 @@ class RayBackend:
         self._reader = JobReader(job)
         self._events: list[Event] = []  # that this process recorded
         self._became: dict[str, Plan] = {}  # launched plans whose processes have moved, by digest
+        self._moved_to: dict[str, list[tuple[int, int]]] = {}  # accelerators that groups have moved to
         self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
         self._open = True
         self.live: list[LiveNode] = []
@@ -276,14 +277,20 @@ class RayBackend:
 
     def relocated(self, before: Plan, plan: Plan, orders: Mapping[str, GroupOrder]) -> None:
         """Reserve what moved processes need, and let everyone know the new plan."""
-        held = self.reservation.held
+        new = {
+            name: _accelerators(order.placements) - _accelerators(self._groups[name][0].placements)
+            for name, order in orders.items()
+        }
         needs: dict[int, set[int]] = {}
-        for order in orders.values():
-            for node, device in _accelerators(order.placements):
-                if (node, device) not in held:
-                    needs.setdefault(node, set()).add(device)
+        for node, device in set().union(*new.values()):
+            needs.setdefault(node, set()).add(device)
         if needs:
-            self.reserve(needs)
+            check_cluster()
+            self.reservation.ensure(needs)
+        with self._counting:
+            for name, keys in new.items():
+                self._uses.update(keys)
+                self._moved_to.setdefault(name, []).extend(keys)
         for name, order in orders.items():
             self._groups[name] = (order, self._groups[name][1])
         self._became = {
@@ -352,6 +359,8 @@ class RayBackend:
         if self.is_open:
             self._managers[WorkerManager].remove_group.remote(name)
             self._managers[CollectiveManager].remove.remote(name)
+            if moved_to := self._moved_to.pop(name, None):
+                self.unreserve(moved_to)
 
     def allocate(self, order: AllocationOrder) -> Any:
         node = order.place.cluster_node_rank

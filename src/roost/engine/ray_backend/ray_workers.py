@@ -287,6 +287,12 @@ class RayWorkers:
                 )
             self._busy.update(ranks)
 
+    def give_up_starting(self, ranks: Sequence[int]) -> None:
+        """End those of these ranks that are being restarted; `restart` then fails at once."""
+        with self._guard:
+            starting = self._busy.intersection(ranks)
+        self._kill(sorted(starting))
+
     def move(self, order: GroupOrder, inventory: Inventory) -> None:
         """Some ranks belong on other nodes from now on; `restart` starts them there."""
         assert self.start is not None

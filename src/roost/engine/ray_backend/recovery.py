@@ -121,15 +121,15 @@ class Recovery:
             if isinstance(error, JobEnded):
                 self._watched.stopped(name, restart.ranks)
                 return
+            nodes = {workers.placements[rank].cluster_node_rank for rank in restart.ranks}
+            cause = "failed start" if nodes.isdisjoint(self._watched.lost) else "node lost"
             with self._watched.news:
-                actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic())
+                actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic(), cause)
                 self._watched.news.notify_all()
             reason = error.findings[0].why if isinstance(error, RoostError) else first_line(error)
             self.tell(
                 [
-                    self._event(
-                        name, action.ranks, verb(action), "failed start", f"{reason}; {outlook(action)}"
-                    )
+                    self._event(name, action.ranks, verb(action), cause, f"{reason}; {outlook(action)}")
                     for action in actions
                 ]
             )

@@ -115,15 +115,17 @@ class Supervisor:
         if not found.down and not found.ending:
             found.given_up = ""  # by hand: nothing restarts what was given up
 
-    def not_started(self, component: str, ranks: Iterable[int], now: float) -> list[Action]:
-        """A restart failed. None of these ranks runs."""
+    def not_started(
+        self, component: str, ranks: Iterable[int], now: float, cause: str = "failed start"
+    ) -> list[Action]:
+        """A restart failed, or their node was lost meanwhile. None of these ranks runs."""
         found = self._components.get(component)
         if found is None:
             return []
         failed = tuple(sorted(set(ranks) & found.ending))
         found.ending.difference_update(failed)
         found.down.update(failed)
-        return self._decide(component, found, failed, "failed start", now) if failed else []
+        return self._decide(component, found, failed, cause, now) if failed else []
 
     def failed(self, failures: Iterable[Failure], now: float) -> list[Action]:
         """Incidents that were found at the same time."""
