@@ -20,6 +20,7 @@ from roost.engine.backend import GroupOrder, Progress, Report
 from roost.engine.connection.actors import job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import check_head, patient_wait
 from roost.engine.connection.discovery import LiveNode
+from roost.engine.job.take_down_order import check_order
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation
@@ -189,9 +190,10 @@ def gathered(
     reports: dict[int, dict[int, StartReport]] = {id(start): {} for start, _ in starts.values()}
     deadline = time.monotonic() + timeout
     waiting, ready_count = list(starts), 0
+    job = next((start.site.job for start, _ in starts.values()), "")
     while waiting:
         left = max(0.0, deadline - time.monotonic())
-        ready, waiting = patient_wait(waiting, left)
+        ready, waiting = patient_wait(waiting, left, job=job)
         if not ready:
             raise _late([starts[ref] for ref in waiting], len(starts), timeout)
         for ref in ready:
@@ -234,6 +236,7 @@ def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> LaunchE
     cause = cause_of(error)
     if cause is None:
         check_head()
+        check_order(start.site.job)
     why = in_one_line(cause)[:500] if cause is not None else first_line(error, 500)
     if _IN_USE.search(why) and _listens(start.master_addr, start.master_port):
         remedy = (
