@@ -51,6 +51,15 @@ def obey(job: str, order: TakeDownOrder) -> None:
     end_job(job, order.error(job), interrupt=is_driver(job) and own_job() == job)
 
 
+def order_against(job: str) -> JobTakenDown | None:
+    """As `check_order`, for code that handles another error: the answer is to be raised instead of that one."""
+    try:
+        check_order(job)
+    except JobTakenDown as error:
+        return error.with_traceback(None)
+    return None
+
+
 def check_order(job: str) -> None:
     """Raise if the job was taken down. Asks the head: for moments when a process of the job is found dead."""
     check_cluster(job)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import ray
 
 from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
-from roost.engine.job.take_down_order import check_order
+from roost.engine.job.take_down_order import order_against
 from roost.engine.job.worker_watch import Loss
 from roost.engine.workers.remote_errors import Described, RemoteTraceback, first_line
 from roost.engine.workers.result import GroupResult, seconds
@@ -201,7 +201,8 @@ class RayResult(GroupResult):
         ):
             return self._raised(position, cause, remote_text(error), others)
         check_head()
-        check_order(self._job)
+        if (taken_down := order_against(self._job)) is not None:
+            return taken_down
         known = self._who.get(self._handles[position]._actor_id.hex()) if self._handles else None
         group, rank = self.group, self.ranks[position]
         if cause is not None:  # an argument is missing, since the worker that should have made it is dead
