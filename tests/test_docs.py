@@ -53,6 +53,7 @@ SHARED = (
     "docs/channels.md",
     "docs/running.md",
     "docs/ports-and-locks.md",
+    "docs/operating.md",
     "docs/pools.md",
     "docs/runs.md",
     "docs/status.md",

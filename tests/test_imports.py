@@ -109,6 +109,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 # Imports inside functions. A module of roost may be imported late only because it loads Ray.
 LATE = {
     "roost.cli.chosen_cluster": {"roost.engine.reservation.cluster_snapshot"},  # for --live
+    "roost.cli.doctor": {"roost.engine.operating.cluster_inspection"},  # for a cluster
+    "roost.cli.down": {"roost.engine.operating.job_access", "roost.engine.operating.taking_down"},
+    "roost.cli.logs": {"roost.engine.operating.job_access", "roost.engine.operating.job_logs"},
+    "roost.cli.stacks": {"roost.engine.operating.job_access", "roost.engine.operating.job_stacks"},
     "roost.cli.running_job": {"roost.engine.connection.ray_connection"},
     "roost.cli.status": {"roost.engine.job.job_reader"},
     "roost.cli.up": {  # for `up wait`
@@ -148,6 +152,7 @@ RARE = {
 }
 UNIX_ONLY = {
     "roost.engine.ports.port_shelf": {"resource"},
+    "roost.engine.health.machine_inspection": {"resource"},
     "roost.engine.processes.confinement": {"resource"},
 }
 

@@ -42,6 +42,7 @@ from roost.errors import ChannelTimeout as ChannelTimeout
 from roost.errors import ClusterError as ClusterError
 from roost.errors import ConfigurationError as ConfigurationError
 from roost.errors import Finding as Finding
+from roost.errors import JobTakenDown as JobTakenDown
 from roost.errors import LaunchError as LaunchError
 from roost.errors import PlacementError as PlacementError
 from roost.errors import ReservationError as ReservationError

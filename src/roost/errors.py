@@ -131,6 +131,11 @@ CODES: dict[str, Code] = {
     "RE128": Code("the cluster itself is gone", "run"),
     "RE129": Code("a router that cannot be had, or does not answer", "run"),
     "RE140": Code("a live page that cannot be served", "run"),
+    "RE150": Code("a job that was taken down", "run"),
+    "RE151": Code("part of a job that cannot be read or ended", "run"),
+    "RE152": Code("nodes with different versions", "run"),
+    "RE153": Code("nodes that do not authenticate alike", "run"),
+    "RE154": Code("other accelerators on a node than Ray counts", "run"),
     # RW1xx: advice of the plan
     "RW101": Code("processes split unevenly over nodes", "advice"),
     "RW102": Code("accelerators left idle", "advice"),
@@ -149,6 +154,11 @@ CODES: dict[str, Code] = {
     "RW202": Code("other accelerators granted than planned", "advice"),
     "RW203": Code("more nodes than the job asks for", "advice"),
     "RW204": Code("accelerators others hold at the moment", "advice"),
+    "RW220": Code("clocks of nodes that differ", "advice"),
+    "RW221": Code("few ports to lease", "advice"),
+    "RW222": Code("a low limit on open files", "advice"),
+    "RW223": Code("little shared memory", "advice"),
+    "RW224": Code("leftovers of jobs that have ended", "advice"),
 }
 
 
@@ -241,6 +251,10 @@ class ReservationError(ClusterError):
 
 class JobEnded(ClusterError):
     """The job, or the process of roost that was asked, has ended."""
+
+
+class JobTakenDown(JobEnded):
+    """Someone ended the job with `roost down`."""
 
 
 class ClusterGone(ClusterError):

@@ -28,7 +28,7 @@ from roost.errors import Finding
         (["plna"], "Did you mean 'plan'?"),
         (
             ["fly"],
-            "There are: plan, validate, explain, diff, show, profile, suggest, simulate, launch, status, up, schema, embedded.",
+            "There are: plan, validate, explain, diff, show, profile, suggest, simulate, launch, status, logs, stacks, down, up, doctor, schema, embedded.",
         ),
         (["plan"], "Missing argument 'CONFIG'"),
         (["plan", "job.yaml"], "which cluster? Say it with --on 2x8, with --inventory FILE, or with --live."),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from roost.engine.events import Event
-from roost.engine.job.job_folder import JobHistory, job_folder, past_jobs, read_history
+from roost.engine.job.job_folder import JobHistory, job_folder, past_jobs, read_history, read_processes
+from roost.engine.job.started_process import StartedProcess
 
 
 @pytest.fixture
@@ -74,3 +76,30 @@ def test_a_history_that_is_a_link_is_not_read(state: Path, tmp_path: Path) -> No
     (state / "jobs" / "linked").mkdir(parents=True)
     (state / "jobs" / "linked" / "events.jsonl").symlink_to(other)
     assert read_history("linked") == []
+
+
+def test_the_processes_of_the_last_run_can_be_read_back(state: Path) -> None:
+    process = StartedProcess(
+        component="actor",
+        rank=0,
+        generation=0,
+        node=0,
+        node_id="n",
+        host="h",
+        pid=1,
+        started=2,
+        logs=("e", "o"),
+    )
+    assert read_processes("job-1") is None
+    for number in (1, 2):
+        history = JobHistory("job-1")
+        history.write_start({"token": f"run-{number}"})
+        history.write_process(replace(process, pid=number))
+    file = state / "jobs" / "job-1" / "processes.jsonl"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with file.open("a") as torn:
+        torn.write('{"component": "ac')
+    assert read_processes("job-1") == (
+        {"token": "run-2"},
+        [replace(process, pid=2).to_dict() | {"logs": ["e", "o"]}],
+    )

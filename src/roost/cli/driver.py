@@ -9,7 +9,7 @@ from typing import Any
 
 from roost.cli.ending import FAILED, FINE, FOUND, UNREACHABLE, emit, tell
 from roost.cli.user_code import Driver, users_traceback
-from roost.errors import ClusterGone
+from roost.errors import ClusterGone, JobTakenDown
 
 
 def drive(driver: Driver, run: Any, config: Any) -> int:
@@ -23,6 +23,8 @@ def drive(driver: Driver, run: Any, config: Any) -> int:
             tell(str(end.code))
             return FOUND
         return _code(end.code or FINE)
+    except JobTakenDown:  # nothing of the driver's doing, so its traceback tells nothing
+        raise
     except (Exception, asyncio.CancelledError) as error:
         emit("")  # what the driver printed comes before its traceback
         tell(users_traceback(error))

@@ -17,6 +17,7 @@ import click
 from roost.errors import (
     ClusterError,
     Finding,
+    JobTakenDown,
     LaunchError,
     ReservationError,
     RoostError,
@@ -70,6 +71,8 @@ def guarded(run: Callable[[], object]) -> int:
 
 
 def code_of(error: RoostError) -> int:
+    if isinstance(error, JobTakenDown):
+        return FAILED
     if isinstance(error, ClusterError) and not isinstance(error, ReservationError):
         return UNREACHABLE
     return FAILED if isinstance(error, (LaunchError, WorkerError)) else code_for(error.findings)
@@ -115,14 +118,16 @@ def _open_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
-def emit(text: str, stream: TextIO | None = None) -> None:
-    """Write a result. A reader that stops early, as in `| head`, is not an error."""
+def emit(text: str, stream: TextIO | None = None) -> bool:
+    """Write a result. A reader that stops early, as in `| head`, is not an error: then it is False."""
     stream = stream or sys.stdout
     try:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
         _silence(stream)
+        return False
+    return True
 
 
 def _silence(stream: TextIO) -> None:

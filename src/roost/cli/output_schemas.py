@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -169,6 +169,74 @@ class StatusOutput(Output):
     jobs: list[ShownJob]
 
 
+class LoggedLine(Output):
+    """One line; the output is one such object a line."""
+
+    component: str
+    rank: int
+    generation: int
+    node: int
+    host: str
+    pid: int
+    stream: Literal["out", "err"]
+    text: str
+
+
+class PrintedFrame(Printed):
+    function: str
+    file: str
+    line: int
+
+
+class PrintedThread(Printed):
+    name: str
+    frames: list[PrintedFrame]  # innermost first
+    holds_interpreter: bool
+
+
+class ProcessWithStacks(Printed):
+    component: str  # "(driver)" for the job's driver
+    rank: int
+    generation: int
+    node: int  # -1: no node of the job
+    host: str
+    pid: int
+    state: Literal["running", "stopped", "dead", "unknown"]
+    threads: list[PrintedThread]
+    how: str
+    problem: str
+
+
+class StacksOutput(Output):
+    job: str
+    processes: list[ProcessWithStacks]
+    findings: list[SavedFinding]
+
+
+class DownOutput(Output):
+    job: str
+    was_running: bool
+    orderly: bool  # by its driver
+    driver: Literal["ended", "running", "stopped", "unknown"]
+    processes: int
+    findings: list[SavedFinding]
+
+
+class CheckedMachine(Printed):
+    host: str
+    hostname: str
+    is_head: bool
+    python: str
+    ray: str
+    roost: str
+    declared_rank: str | None
+
+
+class DoctorOutput(Output):
+    machines: list[CheckedMachine]
+    findings: list[SavedFinding]
+
+
 class EmbeddedOutput(Output):
     address: str
 
@@ -183,6 +251,10 @@ OUTPUTS: dict[str, Any] = {
     "simulate": SimulateOutput,
     "launch": LaunchOutput,
     "status": StatusOutput | RefusedOutput,
+    "logs": LoggedLine,
+    "stacks": StacksOutput,
+    "down": DownOutput,
+    "doctor": DoctorOutput,
     "embedded": EmbeddedOutput,
 }
 

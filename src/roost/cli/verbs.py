@@ -22,7 +22,11 @@ VERBS = {
     "simulate": "Replay an arrangement item by item.",
     "launch": "Run a job that says what to run.",
     "status": "Show what running jobs do, planned against actual.",
+    "logs": "Show what the processes of a running job wrote.",
+    "stacks": "Show what the processes of a running job do now.",
+    "down": "End a running job.",
     "up": "Write what starts Ray on Slurm, Kubernetes or hosts.",
+    "doctor": "Tell what is wrong with this machine or a cluster.",
     "schema": "Print the JSON Schema of job files, for editors.",
     "embedded": "Keep a real Ray of several nodes running on this machine.",
 }

@@ -8,13 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
+from ray._private import worker as ray_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from roost.engine.connection.cluster_watch import ask_head, check_head, patient_get
+from roost.engine.connection.cluster_watch import ask_head, check_head, check_own_jobs, patient_get
 from roost.engine.workers.remote_errors import first_line
 from roost.errors import JobEnded, NoAnswer, RoostError
 
 NAMESPACE = "roost"
+
+
+def logs_folder() -> str:
+    """Where the processes of this node of Ray write their logs. Asked in such a process."""
+    return str(ray_worker._global_node.get_logs_dir_path())
 
 
 def job_namespace(job: str) -> str:
@@ -77,6 +83,7 @@ def _translated(error: Exception, what: str) -> Exception:
     if isinstance(error, ray.exceptions.RayTaskError):
         return error.cause if isinstance(error.cause, RoostError) else error
     check_head()
+    check_own_jobs()
     return JobEnded(
         code="RE106",
         what=f"{what} failed: the process of roost that does it is gone",

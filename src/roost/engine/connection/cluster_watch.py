@@ -27,7 +27,7 @@ from roost.engine.connection.handler_exceptions import own_exceptions
 from roost.engine.connection.main_thread import leave_main_alone, may_raise_in_main, raise_in_main
 from roost.engine.processes import keeper
 from roost.engine.processes.process_facts import Process
-from roost.errors import ClusterGone, NoAnswer, render
+from roost.errors import ClusterGone, NoAnswer, RoostError, render
 
 log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
@@ -40,6 +40,8 @@ OWN_CODE_FOR = (
 Answer = TypeVar("Answer")
 
 _gone: ClusterGone | None = None
+_ended: dict[str, RoostError] = {}  # jobs of this process that were taken down
+_spared: dict[str, threading.Event] = {}  # jobs of whose end the main thread knows, or is not to be told
 _watched = ""
 _own_node: Process | None = None  # the process of the Ray node that this program is connected through
 _close = threading.Event()
@@ -67,12 +69,52 @@ def forget_cluster() -> None:
     leave_main_alone()
 
 
-def check_cluster() -> None:
-    """Raise if the cluster is gone."""
+def check_cluster(job: str = "") -> None:
+    """Raise if the cluster is gone, or if the job was taken down."""
     if _gone is not None:
         if threading.current_thread() is threading.main_thread():
             _main_knows.set()
         raise ClusterGone(*_gone.findings)
+    if job in _ended:
+        if threading.current_thread() is threading.main_thread():
+            spare_main(job)
+        kind: type[RoostError] = type(_ended[job])
+        raise kind(*_ended[job].findings)
+
+
+def end_job(job: str, why: RoostError, interrupt: bool) -> None:
+    """From now on every call and wait of the job raises this error, and so does the program's own code if wanted."""
+    if job in _ended:
+        return
+    _ended[job] = why
+    if interrupt:
+        threading.Thread(target=_interrupt_main, args=(job, why), name="roost-order", daemon=True).start()
+
+
+def _interrupt_main(job: str, why: RoostError) -> None:
+    if not _spared.setdefault(job, threading.Event()).wait(OWN_CODE_FOR) and job in _ended:
+        kind: type[RoostError] = type(why)
+        raise_in_main(kind(*why.findings))
+
+
+def spare_main(job: str) -> None:
+    """Do not interrupt the main thread for the end of this job: it knows, or ends the job itself."""
+    _spared.setdefault(job, threading.Event()).set()
+
+
+def job_is_ended(job: str) -> bool:
+    return job in _ended
+
+
+def forget_job(job: str) -> None:
+    _ended.pop(job, None)
+    _spared.pop(job, None)
+
+
+def check_own_jobs() -> None:
+    """Raise if the only job of this process was taken down: for answers that no job is known of."""
+    if len(_ended) == 1:
+        check_cluster(next(iter(_ended)))
 
 
 def cluster_is_gone() -> bool:
@@ -125,8 +167,8 @@ def ask_head(question: Callable[[], Answer], within: float | None = None) -> Ans
         return answer  # type: ignore[return-value]
 
 
-def patient_get(refs: Any, timeout: float | None) -> Any:
-    """`ray.get`, which raises also when the cluster is gone."""
+def patient_get(refs: Any, timeout: float | None, job: str = "") -> Any:
+    """`ray.get`, which raises also when the cluster is gone or the job was taken down."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
@@ -134,13 +176,15 @@ def patient_get(refs: Any, timeout: float | None) -> Any:
             with own_exceptions():
                 return ray.get(refs, timeout=left)
         except ray.exceptions.GetTimeoutError:
-            check_cluster()
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline and not (_gone or job in _ended):
                 raise
+        check_cluster(job)
 
 
-def patient_wait(refs: Any, timeout: float | None, count: int = 1) -> tuple[list[Any], list[Any]]:
-    """`ray.wait` for some of them, which raises also when the cluster is gone."""
+def patient_wait(
+    refs: Any, timeout: float | None, count: int = 1, job: str = ""
+) -> tuple[list[Any], list[Any]]:
+    """`ray.wait` for some of them, which raises also when the cluster is gone or the job was taken down."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
@@ -148,7 +192,7 @@ def patient_wait(refs: Any, timeout: float | None, count: int = 1) -> tuple[list
             ready, waiting = ray.wait(refs, num_returns=count, timeout=left)
         if len(ready) == count or (deadline is not None and time.monotonic() >= deadline):
             return ready, waiting
-        check_cluster()
+        check_cluster(job)
 
 
 def _patience() -> float:

@@ -19,12 +19,12 @@ from roost.engine.connection.embedded import INDEX_LABEL, EmbeddedCluster, own_c
 from roost.engine.connection.ray_settings import settings_without_a_head
 from roost.engine.connection.secondary_errors import hide_secondary_errors
 from roost.engine.connection.signals import own_sigterm
+from roost.engine.health.diagnosis import MINIMUM_RAY
 from roost.engine.workers.remote_errors import first_line
 from roost.engine.workers.worker_context import current_worker
 from roost.errors import ClusterError, Finding, counted, render
 from roost.inventory.inventory import Inventory
 
-MINIMUM_RAY = (2, 49)
 WARNING = "worker processes have been started on node"
 log = logging.getLogger("roost")
 
@@ -72,7 +72,9 @@ class Connection:
             embedded.stop()
 
 
-def connect(address: str | None, num_nodes: int | None, *, may_start: bool = True) -> Connection:
+def connect(
+    address: str | None, num_nodes: int | None, *, may_start: bool = True, warn: bool = True
+) -> Connection:
     """The existing connection, or a new one: to `address`, RAY_ADDRESS, this user's Ray, or an embedded Ray."""
     check_version(ray.__version__)
     if ray.is_initialized():
@@ -122,7 +124,8 @@ def connect(address: str | None, num_nodes: int | None, *, may_start: bool = Tru
         ) from error
     hide_secondary_errors()
     reached = context.address_info.get("gcs_address") or target
-    warn_if_open(reached)
+    if warn:
+        warn_if_open(reached)
     return Connection(reached, ours=True, embedded=started)
 
 
@@ -185,6 +188,12 @@ def _anonymous(namespace: str) -> bool:
 
 
 def warn_if_open(address: str) -> None:
+    finding = network_warning(address)
+    if finding is not None:
+        log.warning("%s", render([finding]))
+
+
+def network_warning(address: str) -> Finding | None:
     """Warn about a Ray on the network without tokens: it runs the code of anyone who reaches it."""
     host = address.rpartition(":")[0].strip("[]")
     try:
@@ -192,14 +201,13 @@ def warn_if_open(address: str) -> None:
     except ValueError:
         local = host == "localhost"
     if local or os.environ.get("RAY_AUTH_MODE", "").lower() == "token":
-        return
-    finding = Finding(
+        return None
+    return Finding(
         code="RW201",
         what=f"Ray at {address} takes commands from anyone who can reach it",
         why="it is on the network, and token authentication is off",
         remedy="start every node and the driver with RAY_AUTH_MODE=token and a shared token",
     )
-    log.warning("%s", render([finding]))
 
 
 def hide_if_embedded() -> Callable[[], None]:

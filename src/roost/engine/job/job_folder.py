@@ -13,16 +13,24 @@ import contextlib
 import json
 import os
 import stat
+from collections.abc import Mapping
+from typing import Any
 
 from roost.engine.events import Event
 
 EVENTS = "events.jsonl"
+PROCESSES = "processes.jsonl"
 _LINE = 4_096  # bytes; few events are longer
+_MOST_READ = 64 * 1024 * 1024  # bytes of a file
+
+
+def jobs_folder() -> str:
+    root = os.environ.get("ROOST_STATE") or os.path.join(os.path.expanduser("~"), ".local", "state", "roost")
+    return os.path.join(os.path.abspath(root), "jobs")
 
 
 def job_folder(job: str) -> str:
-    root = os.environ.get("ROOST_STATE") or os.path.join(os.path.expanduser("~"), ".local", "state", "roost")
-    return os.path.join(os.path.abspath(root), "jobs", job)
+    return os.path.join(jobs_folder(), job)
 
 
 def past_jobs() -> list[str]:
@@ -52,10 +60,10 @@ def read_history(job: str, most: int = 1_000) -> list[Event]:
 
 
 class JobHistory:
-    """Writes events as lines of JSON. A folder that cannot be written is no reason to fail."""
+    """Writes events and processes as lines of JSON. A folder that cannot be written is no reason to fail."""
 
     def __init__(self, job: str) -> None:
-        self._file = -1
+        self._files: dict[str, int] = {}
         with contextlib.suppress(OSError):
             folder = job_folder(job)
             os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
@@ -67,11 +75,43 @@ class JobHistory:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._file = os.open(EVENTS, flags, mode=0o600, dir_fd=opened)
+                for name in (EVENTS, PROCESSES):
+                    self._files[name] = os.open(name, flags, mode=0o600, dir_fd=opened)
             finally:
                 os.close(opened)
 
     def write(self, event: Event) -> None:
-        if self._file >= 0:
+        self._write(EVENTS, event.to_dict())
+
+    def write_start(self, run: Mapping[str, Any]) -> None:
+        """A new run of the job: its processes follow."""
+        self._write(PROCESSES, {"run": dict(run)})
+
+    def write_process(self, process: Any) -> None:
+        self._write(PROCESSES, process.to_dict())
+
+    def _write(self, file: str, data: Mapping[str, Any]) -> None:
+        if file in self._files:
             with contextlib.suppress(OSError):
-                os.write(self._file, (json.dumps(event.to_dict()) + "\n").encode())
+                os.write(self._files[file], (json.dumps(data) + "\n").encode())
+
+
+def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    """The last run of a job, and its processes, as its folder on this node has them; None where it has none."""
+    try:
+        opened = os.open(os.path.join(job_folder(job), PROCESSES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(opened, "rb") as file:  # noqa: PTH123
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_READ))
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    run: dict[str, Any] = {}
+    processes: list[dict[str, Any]] = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # the last line of a machine that failed may be cut off
+            data = json.loads(line)
+            if "run" in data:
+                run, processes = data["run"], []
+            else:
+                processes.append(data)
+    return run, processes

@@ -13,10 +13,13 @@ from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_na
 from roost.engine.connection.cluster_watch import ask_head
 from roost.engine.job.job_folder import JobHistory
 from roost.engine.job.open_jobs import own_job
+from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.take_down_order import TakeDownOrder
 from roost.errors import ClusterError
 
 ANSWER_WITHIN = 30.0
 MOST_EVENTS = 10_000  # in memory; the file has all
+MOST_PROCESSES = 50_000  # as well
 
 
 class Proxy:
@@ -74,6 +77,19 @@ class NodeManager(Manager):
         self._held: dict[tuple[int, int], Any] = {}
         self._plans: dict[str, bytes] = {}  # by digest: a plan that is launched again is kept once
         self._became: dict[str, str] = {}  # plans whose processes have moved, and what they are now; digests
+        self._order: TakeDownOrder | None = None
+        self._ordered = asyncio.Event()
+
+    async def take_down(self, order: TakeDownOrder) -> None:
+        """Let the job's driver know that it should end the job."""
+        self._order = self._order or order
+        self._ordered.set()
+
+    async def wait_taken_down(self) -> TakeDownOrder:
+        """Asked by the driver; answered when the job is to end."""
+        await self._ordered.wait()
+        assert self._order is not None
+        return self._order
 
     def add_plan(self, digest: str, plan: bytes, instead_of: str | None = None) -> None:
         """Keep a plan that the job has launched. It is not unpickled here: that would load all of planning."""
@@ -153,9 +169,12 @@ class WorkerManager(Manager):
         self._events: list[Any] = []
         self._recorded = 0  # events, also those that are only in the file by now
         self._history: JobHistory | None = None
+        self._processes: dict[tuple[str, int, int], StartedProcess] = {}  # also those that have ended
+        self._allocated: list[str] = []
 
-    def open_history(self, job: str) -> None:
+    def open_history(self, job: str, run: Mapping[str, Any]) -> None:
         self._history = JobHistory(job)
+        self._history.write_start(run)
 
     def record(self, events: Iterable[Any]) -> None:
         """Keep what happened, for every process that asks, and write it into the job's folder."""
@@ -173,13 +192,14 @@ class WorkerManager(Manager):
         self._groups.update({name: {**group, "state": "running"} for name, group in descriptions.items()})
         for group in descriptions.values():
             self._ended.pop((group["plan"], group["component"]), None)
+            self._note_processes(group["processes"])
         self._revision += 1
 
     def describe(self, revision: int = -1, recorded: int = 0) -> dict[str, Any]:
         """The groups without their actors, unless they are as in that revision, and the events after so many."""
         changed = revision != self._revision
         groups = {
-            name: {key: value for key, value in group.items() if key != "workers"}
+            name: {key: value for key, value in group.items() if key not in ("workers", "processes")}
             for name, group in (self._groups.items() if changed else ())
         }
         new = self._recorded - recorded
@@ -191,12 +211,34 @@ class WorkerManager(Manager):
             "events": self._events[-new:] if new > 0 else [],
         }
 
+    def _note_processes(self, processes: Iterable[StartedProcess]) -> None:
+        for process in processes:
+            if process != self._processes.get(process.key):
+                self._processes[process.key] = process
+                if self._history is not None:
+                    self._history.write_process(process)
+        while len(self._processes) > MOST_PROCESSES:
+            del self._processes[next(iter(self._processes))]
+
+    def get_processes(self) -> list[StartedProcess]:
+        """Every process of the job's groups, of all generations."""
+        return list(self._processes.values())
+
+    def note_allocated(self, name: str) -> None:
+        self._allocated.append(name)
+
+    def get_allocated(self) -> list[str]:
+        """The names of actors of plain classes. They are not in the namespace of the job."""
+        return self._allocated
+
     def get_group(self, name: str) -> dict[str, Any] | None:
         return self._groups.get(name) if isinstance(name, str) else None
 
     def list_groups(self) -> dict[str, dict[str, Any]]:
         return {
-            name: {key: value for key, value in group.items() if key not in ("workers", "reports")}
+            name: {
+                key: value for key, value in group.items() if key not in ("workers", "reports", "processes")
+            }
             for name, group in self._groups.items()
         }
 

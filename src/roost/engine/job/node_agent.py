@@ -14,6 +14,7 @@ from typing import Any
 import ray
 
 from roost.engine.connection.actors import on_node
+from roost.engine.job.node_inspection import NodeInspection
 from roost.engine.job.node_sight import NodeSight, ProcessSight
 from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch, kill, loss_event
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
@@ -33,7 +34,7 @@ def agent_name(node_id: str) -> str:
     return f"agent:{node_id[:16]}"
 
 
-class NodeAgent:
+class NodeAgent(NodeInspection):
     """Asynchronous: waiting requests do not block other requests."""
 
     def __init__(self) -> None:

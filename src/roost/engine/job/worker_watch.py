@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from roost.engine.events import Event
 from roost.engine.processes import keeper
+from roost.engine.processes.log_files import NOISE
 from roost.engine.processes.process_facts import Process
 from roost.engine.workers.call_log import CallReader
 from roost.secret_names import hide_rest
@@ -26,7 +27,6 @@ LOOK_EVERY = 0.5  # seconds between two looks at the heartbeats
 MISSED = 3  # heartbeats
 TAIL_LINES, TAIL_BYTES, TAIL_WIDTH = 5, 8_192, 200
 _SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray writes this for crashes
-_NOISE = (":job_id:", ":actor_name:", ":task_name:")  # lines that Ray writes for itself
 # Since Linux 6.15 a pidfd tells how its process ended, to others than the parent too.
 _INFO = struct.Struct("<QQ11Ii")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
@@ -228,9 +228,7 @@ def tail_of(logs: Iterable[str]) -> tuple[str, ...]:
     """The last lines of the first log that has any, without values that look secret."""
     for path in logs:
         lines = [
-            line.strip()
-            for line in _end_of(path).splitlines()
-            if line.strip() and not line.startswith(_NOISE)
+            line.strip() for line in _end_of(path).splitlines() if line.strip() and not line.startswith(NOISE)
         ]
         if lines:
             return tuple(hide_rest(line[:TAIL_WIDTH]) for line in lines[-TAIL_LINES:])

@@ -20,12 +20,14 @@ import ray
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
 from roost.engine.events import Event
+from roost.engine.job.take_down_order import check_order
 from roost.engine.job.worker_watch import Loss, loss_event
 from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.losses import causes_of, loss_of
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, WatchedJob, outlook, verb
 from roost.engine.supervision.supervisor import Action, Failure
+from roost.errors import JobTakenDown
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import on_robots
 
@@ -175,6 +177,11 @@ class JobWatch:
                 self._node_lost({node})
             losses += [loss for loss in found if loss.worker is not None and self._is_current(loss)]
         if losses:
+            try:
+                check_order(self._job.job)
+            except JobTakenDown:  # they were ended on purpose
+                self.closing()
+                return
             self._lose(losses, causes_of(losses, self._watched.groups))
 
     def _dead_for_ray(self, process: Process) -> list[Loss]:

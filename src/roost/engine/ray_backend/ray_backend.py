@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import secrets
+import socket
 import threading
 import time
 from collections import Counter
@@ -25,7 +27,13 @@ from roost.engine.backend import (
 )
 from roost.engine.cluster_options import ClusterOptions, checked_job_name, with_groups
 from roost.engine.connection.actors import answer, find_actor, job_namespace
-from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
+from roost.engine.connection.cluster_watch import (
+    check_cluster,
+    cluster_is_gone,
+    forget_job,
+    job_is_ended,
+    spare_main,
+)
 from roost.engine.connection.discovery import LiveNode, choose, examine, nodes_to_ask, wait_for_nodes
 from roost.engine.connection.ray_connection import connect
 from roost.engine.events import Event
@@ -43,6 +51,7 @@ from roost.engine.job.managers import (
 )
 from roost.engine.job.open_jobs import job_closed, job_opened
 from roost.engine.job.ray_channel import leave_channels
+from roost.engine.job.take_down_order import check_order, follow_run, forget_run, obey
 from roost.engine.job_snapshot import JobSnapshot
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.process_facts import Owner, this_process
@@ -51,7 +60,7 @@ from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.starting import GroupStart, Site, gathered
 from roost.engine.reservation.reservation import Reservation
-from roost.errors import ClusterError, ReservationError, counted, nearest
+from roost.errors import ClusterError, ReservationError, RoostError, counted, nearest
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
@@ -136,10 +145,36 @@ class RayBackend:
             "master_port": self.master_port,
             "driver": this_process(),
             "driver_node": ray.get_runtime_context().get_node_id(),
+            "run": self._new_run(),
         }
-        self._managers[WorkerManager].open_history.remote(self.job)
+        self._managers[WorkerManager].open_history.remote(self.job, layout["run"])
         # Not waited for: the manager answers other processes once it knows.
         self._managers[NodeManager].set_layout.remote(layout)
+        asked = self._managers[NodeManager].wait_taken_down.remote()
+        asked.future().add_done_callback(self._told_to_end)
+
+    def _new_run(self) -> dict[str, Any]:
+        """What tells this run of the job from others of its name, and where its driver is."""
+        me, runtime = this_process(), ray.get_runtime_context()
+        run = {"token": secrets.token_hex(8), "time": time.time(), "address": self.address}
+        driver = {"pid": me.pid, "started": me.started, "node_id": runtime.get_node_id()}
+        follow_run(self.job, run["token"])
+        return {**run, "driver": driver, "host": socket.gethostname()}
+
+    def _told_to_end(self, answer: Any) -> None:
+        """Called in a thread of Ray when the job is taken down, and when its manager is gone."""
+        if not self._open:
+            return
+        if answer.exception() is None:
+            obey(self.job, answer.result())
+            if self._watch is not None:
+                self._watch.closing()
+        else:  # in a thread: the question waits for the head
+            threading.Thread(target=self._look_for_order, name="roost-order", daemon=True).start()
+
+    def _look_for_order(self) -> None:
+        with contextlib.suppress(RoostError):
+            check_order(self.job)
 
     # -- the way in for every other process ------------------------------------------------------------------------
 
@@ -155,6 +190,7 @@ class RayBackend:
             backend.live = [LiveNode(facts, agent_of(name, facts.node_id)) for facts in layout["facts"]]
             backend.inventory = Inventory(nodes=tuple(layout["nodes"]), groups=layout["groups"])
             backend.master_addr, backend.master_port = layout["master_addr"], layout["master_port"]
+            follow_run(name, layout["run"]["token"])
             backend.reservation = Reservation(name, backend.live, manager.get_held(), attached=True)
         except BaseException:
             connection.close()
@@ -174,10 +210,10 @@ class RayBackend:
 
     @property
     def is_open(self) -> bool:
-        return self._open and ray.is_initialized() and not cluster_is_gone()
+        return self._open and ray.is_initialized() and not cluster_is_gone() and not job_is_ended(self.job)
 
     def check_open(self) -> None:
-        check_cluster()
+        check_cluster(self.job)
         if not self.is_open:
             raise ClusterError(code="RE106", what=f"the cluster of job {self.job!r} was shut down")
 
@@ -192,7 +228,7 @@ class RayBackend:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
-        check_cluster()
+        check_cluster(self.job)
         self.reservation.ensure(needs)
         keys = [(node, device) for node, devices in needs.items() for device in devices]
         with self._counting:
@@ -367,6 +403,7 @@ class RayBackend:
         names = self.reservation.device_names(node, order.place.hardware)
         handle = start_allocated(order, self.live[node].node_id, names)
         self._allocated.append(handle)
+        self._managers[WorkerManager].note_allocated.remote(order.name)
         return handle
 
     # -- ports and locks -------------------------------------------------------------------------------------------
@@ -435,6 +472,9 @@ class RayBackend:
             return
         self._open = False
         job_closed(self.job)
+        if self.owner:
+            spare_main(self.job)
+            forget_run(self.job)
         try:
             if self._watch is not None:
                 self._watch.closing()
@@ -452,6 +492,8 @@ class RayBackend:
             if self._watch is not None:
                 self._watch.close()
             self._connection.close()
+            if self.owner:
+                forget_job(self.job)
 
 
 def _accelerators(placements: Sequence[Placement]) -> set[tuple[int, int]]:

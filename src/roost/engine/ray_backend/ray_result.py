@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import ray
 
 from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
+from roost.engine.job.take_down_order import order_against
 from roost.engine.job.worker_watch import Loss
 from roost.engine.workers.remote_errors import Described, RemoteTraceback, first_line
 from roost.engine.workers.result import GroupResult, seconds
@@ -94,8 +95,10 @@ class RayResult(GroupResult):
         refs: Sequence[Any],
         handles: Sequence[Any] = (),
         who: Mapping[str, KnownActor] | None = None,
+        job: str = "",
     ) -> None:
         super().__init__(group, method, ranks, seats)
+        self._job = job
         self.refs = list(refs)
         self._handles = handles
         self._who: Mapping[str, KnownActor] = {} if who is None else who  # by actor id
@@ -104,7 +107,7 @@ class RayResult(GroupResult):
         timeout = seconds(timeout)
         self._check_connected()
         try:
-            return patient_get(self.refs, timeout)
+            return patient_get(self.refs, timeout, self._job)
         except ray.exceptions.GetTimeoutError:
             _, pending = ray.wait(self.refs, num_returns=len(self.refs), timeout=0)
             late = [position for position, ref in enumerate(self.refs) if ref in set(pending)]
@@ -136,7 +139,7 @@ class RayResult(GroupResult):
         waiting = list(self.refs)
         while waiting:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready, waiting = patient_wait(waiting, left)
+            ready, waiting = patient_wait(waiting, left, job=self._job)
             if not ready:
                 raise self._late([position_of[ref] for ref in waiting], timeout or 0.0)
             for ref in ready:
@@ -155,7 +158,9 @@ class RayResult(GroupResult):
             handle._roost_seconds.remote(ref.task_id().hex())
             for handle, ref in zip(self._handles, self.refs, strict=True)
         ]
-        answer = RayResult(self.group, self.method, self.ranks, self._seats, asked).wait(timeout)
+        answer = RayResult(self.group, self.method, self.ranks, self._seats, asked, job=self._job).wait(
+            timeout
+        )
         return [float("nan") if one is None else one for one in answer]
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
@@ -167,7 +172,7 @@ class RayResult(GroupResult):
             answers = asyncio.gather(*self.refs)
             while not answers.done():
                 await asyncio.wait([answers], timeout=STEP)
-                check_cluster()
+                check_cluster(self._job)
             return list(answers.result())
         except ray.exceptions.RayError as error:
             failure = self._failure(error)
@@ -196,6 +201,8 @@ class RayResult(GroupResult):
         ):
             return self._raised(position, cause, remote_text(error), others)
         check_head()
+        if (taken_down := order_against(self._job)) is not None:
+            return taken_down
         known = self._who.get(self._handles[position]._actor_id.hex()) if self._handles else None
         group, rank = self.group, self.ranks[position]
         if cause is not None:  # an argument is missing, since the worker that should have made it is dead

@@ -13,6 +13,7 @@ import ray
 from roost.engine.backend import GroupOrder, ProcessFacts
 from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
 from roost.engine.job.agents import agent_of
+from roost.engine.job.started_process import StartedProcess
 from roost.engine.job.worker_watch import Loss, WatchedWorker
 from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.attached_recovery import wait_until_recovered
@@ -138,13 +139,28 @@ class RayWorkers:
             "reports": [self.reports[rank] for rank in ranks],
             "generations": [self.generations[rank] for rank in ranks],
             "shares": list(order.shares),
+            "processes": [self._started_process(rank) for rank in ranks],
         }
+
+    def _started_process(self, rank: int) -> StartedProcess:
+        report, node = self.reports[rank], self._node_of[self.reports[rank].process]
+        return StartedProcess(
+            component=self.name,
+            rank=rank,
+            generation=self.generations[rank],
+            node=node,
+            node_id=report.node_id,
+            host=str(self._nodes[node].ip or self._nodes[node].hostname),
+            pid=report.process.pid,
+            started=report.process.started,
+            logs=report.logs,
+        )
 
     # -- calls -------------------------------------------------------------------------------------------------
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
         sweep()
-        check_cluster()
+        check_cluster(self.job)
         if self.watch is not None and (why := self.watch.given_up(self.name)):
             self._refuse(why)
         handles = [self.handles[rank] for rank in ranks]
@@ -170,7 +186,7 @@ class RayWorkers:
                 remedy="pass what the method takes, as plain data; make other things in the worker",
             ) from error
         seats = [self.seats[rank] for rank in ranks]
-        return RayResult(self.name, method, ranks, seats, refs, handles, _known_actors)
+        return RayResult(self.name, method, ranks, seats, refs, handles, _known_actors, self.job)
 
     def _refuse(self, why: str) -> NoReturn:
         refused = WorkerDied(
@@ -198,6 +214,7 @@ class RayWorkers:
         else:
             done = self.watch.wait_recovered(self.name, timeout)
             why = self.watch.given_up(self.name)
+        check_cluster(self.job)
         if why:
             self._refuse(why)
         return done

@@ -39,6 +39,7 @@ class Launched:
 class WatchedJob(Protocol):
     """What the watch needs of its job."""
 
+    job: str
     live: list[LiveNode]
 
     def record(self, events: Sequence[Event]) -> None: ...

@@ -20,13 +20,14 @@ from roost.engine.backend import GroupOrder, Progress, Report
 from roost.engine.connection.actors import job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import check_head, patient_wait
 from roost.engine.connection.discovery import LiveNode
+from roost.engine.job.take_down_order import order_against
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation
 from roost.engine.workers import environment
 from roost.engine.workers.remote_errors import first_line, in_one_line
 from roost.engine.workers.worker_context import seat_of
-from roost.errors import LaunchError
+from roost.errors import LaunchError, RoostError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
@@ -189,9 +190,10 @@ def gathered(
     reports: dict[int, dict[int, StartReport]] = {id(start): {} for start, _ in starts.values()}
     deadline = time.monotonic() + timeout
     waiting, ready_count = list(starts), 0
+    job = next((start.site.job for start, _ in starts.values()), "")
     while waiting:
         left = max(0.0, deadline - time.monotonic())
-        ready, waiting = patient_wait(waiting, left)
+        ready, waiting = patient_wait(waiting, left, job=job)
         if not ready:
             raise _late([starts[ref] for ref in waiting], len(starts), timeout)
         for ref in ready:
@@ -230,10 +232,12 @@ def _late(late: Sequence[tuple[GroupStart, int]], total: int, timeout: float) ->
     )
 
 
-def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> LaunchError:
+def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> RoostError:
     cause = cause_of(error)
     if cause is None:
         check_head()
+        if (taken_down := order_against(start.site.job)) is not None:
+            return taken_down
     why = in_one_line(cause)[:500] if cause is not None else first_line(error, 500)
     if _IN_USE.search(why) and _listens(start.master_addr, start.master_port):
         remedy = (

@@ -22,6 +22,9 @@ import ray
 from ray import cloudpickle
 from ray.util.tracing import tracing_helper
 
+from roost.engine.connection.actors import logs_folder
+from roost.engine.processes.inner_stacks import StackDesk
+from roost.engine.processes.log_files import logs_of
 from roost.engine.processes.process_facts import Process, this_process
 from roost.engine.workers.arguments import assembled, constructor_arguments
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog, keep_own
@@ -88,6 +91,9 @@ class WorkerHost:
         self._roost_task_id = (
             runtime.worker.core_worker.get_current_task_id
         )  # faster than runtime.get_task_id
+        threading.Thread(  # before the constructor, which may hang: then its stack is wanted
+            target=_beat, args=(self._roost_calls, order.ping), name="roost-heartbeat", daemon=True
+        ).start()
         try:
             cls, args, kwargs = cloudpickle.loads(program)
             _become_worker(context)
@@ -98,16 +104,13 @@ class WorkerHost:
         except Exception as error:
             self._roost_raise(error, "__init__")
         os.register_at_fork(after_in_child=self._roost_leave)
-        threading.Thread(
-            target=_beat, args=(self._roost_calls, order.ping), name="roost-heartbeat", daemon=True
-        ).start()
         return StartReport(
             node_id=runtime.get_node_id(),
             process=this_process(),
             call_log=self._roost_calls.fd,
             visible=os.environ.get(visible_variable) if visible_variable else None,
             seconds=time.perf_counter() - began,
-            logs=tuple(_opened(descriptor) for descriptor in (2, 1)),
+            logs=logs_of(os.getpid(), logs_folder()),
         )
 
     def _roost_leave(self) -> None:
@@ -201,16 +204,10 @@ def _actor(name: str, methods: tuple[tuple[str, bool], ...], is_async: bool) -> 
 
 def _beat(log: CallLog, every: float) -> None:
     """A thread of its own: it stops when the process is stopped, or another thread holds the interpreter."""
+    desk = StackDesk()
     while True:
         log.beat()
-        time.sleep(every)
-
-
-def _opened(descriptor: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
-    except OSError:
-        return ""
+        desk.wait(every)
 
 
 def _noting(log: CallLog, end: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:

@@ -1,0 +1,50 @@
+"""The facts about one machine or node that `roost doctor` judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """What jobs that have ended left on a machine."""
+
+    folders: tuple[tuple[str, float, int], ...] = ()  # of jobs: path, days since it was written, bytes
+    rays: tuple[str, ...] = ()  # directories of embedded Rays without a process
+    processes: tuple[tuple[int, str], ...] = ()  # numbers and titles
+    shared_memory: tuple[tuple[str, int], ...] = ()  # files that no process has open, with their bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    host: str  # its address in the cluster, or its name
+    hostname: str
+    machine: str  # the same for all nodes of one machine, until it is started again
+    python: str
+    ray: str  # "" where it is not installed
+    roost: str
+    time: float = 0.0  # by its clock, in seconds since the epoch
+    auth_mode: str = ""  # RAY_AUTH_MODE
+    token: str = field(default="", repr=False)  # a digest, to compare; "" without one
+    declared_rank: str | None = None
+    port_range: str = ""  # ROOST_PORT_RANGE
+    ephemeral: tuple[int, int] = (32_768, 60_999)
+    listening: tuple[int, ...] = ()  # ports
+    devices: dict[str, int] = field(default_factory=dict)  # accelerators that the machine has, by kind
+    visible: dict[str, str] = field(default_factory=dict)  # variables that hide some of them
+    open_files: tuple[int, int] = (0, 0)  # soft and hard limit; -1: none
+    shared_memory: tuple[int, int] = (0, 0)  # bytes: total and free
+    leftovers: Leftovers = field(default_factory=Leftovers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A node of a Ray cluster: what Ray says of it, and what its machine is like."""
+
+    machine: MachineFacts
+    node_id: str = ""
+    resources: dict[str, float] = field(default_factory=dict)  # that Ray counts
+    is_virtual: bool = False  # a node of an embedded Ray, whose accelerators do not exist
+    is_head: bool = False
+    clock_error: float = 0.0  # its clock minus that of the asking machine, in seconds
+    clock_doubt: float = 0.0  # by how much that may be wrong

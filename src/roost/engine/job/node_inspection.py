@@ -1,0 +1,73 @@
+"""What an agent reads and ends on its node for commands from a shell. It may belong to a job, or to the command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from roost.engine.connection.actors import logs_folder
+from roost.engine.health.machine_facts import MachineFacts
+from roost.engine.health.machine_inspection import inspect_machine
+from roost.engine.job.job_folder import jobs_folder, read_processes
+from roost.engine.processes import keeper
+from roost.engine.processes.log_files import LogPiece, LogPosition, logs_of, read_logs
+from roost.engine.processes.process_facts import Process, process_of
+from roost.engine.processes.python_stacks import ProcessStacks, stacks_of, state_of
+
+Answer = TypeVar("Answer")
+LOOK_EVERY = 0.2  # seconds
+
+
+class NodeInspection:
+    """Files are read in threads, so that a slow disk delays no other request."""
+
+    async def read_logs(self, positions: Sequence[LogPosition], wait: float = 0.0) -> list[LogPiece]:
+        """A piece of each file, once one has something new, at most `wait` seconds later."""
+        deadline = asyncio.get_running_loop().time() + wait
+        while True:
+            pieces = await _in_thread(lambda: read_logs(positions))
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0 or any(piece.data for piece in pieces):
+                return pieces
+            await asyncio.sleep(min(LOOK_EVERY, left))
+
+    async def stacks(self, processes: Sequence[Process]) -> list[ProcessStacks]:
+        return await _in_thread(lambda: stacks_of(processes))
+
+    async def states(self, processes: Sequence[Process]) -> list[str]:
+        """Of each process of this node: "running", "stopped" or "dead"."""
+        return [state_of(process) for process in processes]
+
+    async def identify(self, pids: Sequence[int]) -> list[tuple[Process, tuple[str, ...]]]:
+        """Living processes by their numbers, with the files their output goes to."""
+        return [(process_of.__wrapped__(pid), logs_of(pid, logs_folder())) for pid in pids]
+
+    async def families(self, processes: Sequence[Process]) -> list[Process]:
+        """Those of the processes that live, and their living descendants."""
+        found = await _in_thread(lambda: keeper.family({one.pid: one.started for one in processes}))
+        return [Process(pid=pid, started=started) for pid, started in found.items()]
+
+    async def end(self, processes: Sequence[Process]) -> None:
+        """Kill the processes and their descendants, also stopped ones."""
+        roots = {one.pid: one.started for one in processes}
+        await _in_thread(lambda: keeper.kill_families(roots, {1, os.getpid(), os.getppid()}))
+
+    async def recorded(self, job: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
+        """What the folder of a job has on this node: the last run's start, and its processes."""
+        return await _in_thread(lambda: read_processes(job))
+
+    async def clock(self) -> float:
+        return time.time()
+
+    async def inspect(self) -> MachineFacts:
+        # As the node was started: Ray changes some variables for its workers.
+        lines = keeper.contents(f"/proc/{os.getppid()}/environ").decode(errors="replace").split("\0")
+        environ = dict(line.split("=", 1) for line in lines if "=" in line)
+        return await _in_thread(lambda: inspect_machine(jobs_folder(), environ))
+
+
+async def _in_thread(work: Callable[[], Answer]) -> Answer:
+    return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,0 +1,258 @@
+"""A job as a shell reaches it, whether its driver answers or not, and also after its end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import ray
+from ray._private import state as ray_state
+
+from roost.engine.connection.actors import NAMESPACE, job_namespace
+from roost.engine.connection.cluster_watch import ask_head, check_head
+from roost.engine.connection.embedded import own_cluster_address
+from roost.engine.connection.ray_connection import connect
+from roost.engine.job.agents import agent_on, start_agents
+from roost.engine.job.channel_host import ChannelHost
+from roost.engine.job.job_folder import read_processes
+from roost.engine.job.managers import MANAGERS, NodeManager, WorkerManager, running_jobs
+from roost.engine.job.node_agent import NodeAgent
+from roost.engine.job.ray_buffer import BufferHost
+from roost.engine.job.started_process import StartedProcess
+from roost.errors import ClusterError, JobEnded, NoAnswer, nearest
+
+ANSWER_WITHIN = 15.0  # seconds
+ROOSTS_OWN = {cls.__name__ for cls in (*MANAGERS, NodeAgent, ChannelHost, BufferHost)}
+STAYS_FOR = 5.0  # seconds that an embedded Ray takes to end, from its first node to its head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivingActor:
+    node_id: str
+    pid: int
+    is_roosts: bool  # a manager, an agent, or the host of a channel or data buffer
+
+
+class JobAccess:
+    """`with JobAccess("my-job") as job:`. `running` says whether the job runs; of one that has ended, the folder tells."""
+
+    def __init__(self, job: str, address: str | None = None) -> None:
+        self.job = job
+        where = address or os.environ.get("RAY_ADDRESS") or _address_of(job)
+        self._connection = connect(where, None, may_start=False)
+        self._stays = False
+        self._own: dict[str, Any] = {}  # agents that this command has started, by node
+        self._recorded: list[StartedProcess] = []  # of a job that has ended
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        jobs = running_jobs()
+        self.running = self.job in jobs
+        self.run: Mapping[str, Any] = {}
+        if self.running:
+            try:
+                layout = NodeManager.get_proxy(self.job).get_layout()
+                self.run, self.node_ids = layout["run"], [node.node_id for node in layout["facts"]]
+                return
+            except JobEnded:  # just now
+                self.running = False
+            except NoAnswer:  # its manager is stopped, or starved
+                self.node_ids = list(self.alive_nodes())
+                return
+        found = self._folder()
+        if found is None:
+            raise ClusterError(
+                code="RE106",
+                what=f"no job {self.job!r} is running on the Ray at {self._connection.address}",
+                why="and no node there knows one that has ended",
+                remedy=nearest(self.job, jobs).replace("known:", "running:")
+                if jobs
+                else "no job is running there",
+            )
+        self.run = found[0]
+        self._recorded = [StartedProcess.from_dict(one) for one in found[1]]
+        self.node_ids = sorted({one.node_id for one in self._recorded})
+
+    def _folder(self) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+        """What the folder of the job has: on this machine, or on the node where its managers ran."""
+        found = [read_processes(self.job)]
+        if found == [None]:
+            agents = self.own_agents(self.alive_nodes())
+            found = list(
+                self.asked({node: agent.recorded.remote(self.job) for node, agent in agents.items()}).values()
+            )
+        known = [one for one in found if one is not None]
+        return max(known, key=lambda one: one[0].get("time", 0.0), default=None)
+
+    # -- processes -------------------------------------------------------------------------------------
+
+    def processes(self) -> list[StartedProcess]:
+        """Every process the job has started, of all generations, in order. Raises `JobEnded` once it has ended."""
+        if not self.running:
+            return sorted(self._recorded, key=lambda one: one.key)
+        return sorted(WorkerManager.get_proxy(self.job).get_processes(), key=lambda one: one.key)
+
+    def latest(self, known: Sequence[StartedProcess]) -> list[StartedProcess]:
+        """The process of each rank now, also one that is just starting and that the managers do not know yet."""
+        current = {(one.component, one.rank): one for one in sorted(known, key=lambda one: one.key)}
+        current |= {(one.component, one.rank): one for one in self.starting(known)}
+        return sorted(current.values(), key=lambda one: one.key)
+
+    def starting(self, known: Sequence[StartedProcess] = ()) -> list[StartedProcess]:
+        """The processes of the job's living actors that are not known."""
+        generations = {
+            (one.component, one.rank): one.generation + 1 for one in sorted(known, key=lambda one: one.key)
+        }
+        pids = {(one.node_id, one.pid) for one in known}
+        by_node: dict[str, list[tuple[str, int, int]]] = {}  # component, rank, pid
+        for name, actor in self.actors().items():
+            component, _, rank = name.rpartition(":")
+            if (
+                component
+                and rank.isdecimal()
+                and not actor.is_roosts
+                and (actor.node_id, actor.pid) not in pids
+            ):
+                by_node.setdefault(actor.node_id, []).append((component, int(rank), actor.pid))
+        agents = {node: agent for node in by_node if (agent := self.agent(node)) is not None}
+        asked = {
+            node: agent.identify.remote([one[2] for one in by_node[node]]) for node, agent in agents.items()
+        }
+        hosts = (
+            {node: str(facts["NodeManagerAddress"]) for node, facts in self.alive_nodes().items()}
+            if asked
+            else {}
+        )
+        return [
+            StartedProcess(
+                component=component,
+                rank=rank,
+                generation=generations.get((component, rank), 0),
+                node=self.node_ids.index(node) if node in self.node_ids else -1,
+                node_id=node,
+                host=hosts.get(node, ""),
+                pid=pid,
+                started=process.started,
+                logs=logs,
+            )
+            for node, told in self.asked(asked).items()
+            for (component, rank, pid), (process, logs) in zip(by_node[node], told, strict=True)
+        ]
+
+    def actors(self, allocated: Collection[str] = ()) -> dict[str, LivingActor]:
+        """The job's living actors by name. Allocated ones are in another namespace."""
+        namespace = job_namespace(self.job)
+        listed = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
+        table = ask_head(ray_state.actors)
+        found = {}
+        for entry in listed:
+            name, space = entry["name"], entry["namespace"]
+            if space != namespace and not (space == NAMESPACE and name in allocated):
+                continue
+            try:
+                handle = ask_head(partial(ray.get_actor, name, space))
+            except ValueError:  # it has just ended
+                continue
+            told = table.get(handle._actor_id.hex())
+            if told is not None and told["Pid"]:
+                found[name] = LivingActor(
+                    node_id=told["Address"]["NodeID"],
+                    pid=int(told["Pid"]),
+                    is_roosts=told["ActorClassName"] in ROOSTS_OWN,
+                )
+        return found
+
+    # -- nodes and their agents --------------------------------------------------------------------------
+
+    def alive_nodes(self) -> dict[str, Mapping[str, Any]]:
+        return {node["NodeID"]: node for node in ask_head(ray.nodes) if node["Alive"]}
+
+    def host(self, node_id: str) -> str:
+        return str(self.alive_nodes().get(node_id, {}).get("NodeManagerAddress", "")) or f"node {node_id[:8]}"
+
+    def agent(self, node_id: str, own: bool = False) -> Any | None:
+        """The job's agent on a node, or one of this command where the job has none any more; None if the node is gone."""
+        found = None if own or not self.running or node_id in self._own else agent_on(self.job, node_id)
+        return found or self.own_agents([node_id]).get(node_id)
+
+    def own_agents(self, node_ids: Collection[str]) -> dict[str, Any]:
+        """Agents that end with this command, on those of the nodes that are alive."""
+        alive = self.alive_nodes()
+        missing = [alive[one] for one in node_ids if one in alive and one not in self._own]
+        self._own |= start_agents(missing, job_namespace(f"shell-{secrets.token_hex(4)}"))
+        return {one: self._own[one] for one in node_ids if one in self._own}
+
+    def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:
+        """The answers, without those that fail or do not come in time."""
+        if questions:
+            ray.wait(list(questions.values()), num_returns=len(questions), timeout=within)
+        answers = {}
+        for key, ref in questions.items():
+            try:
+                answers[key] = ray.get(ref, timeout=0)
+            except ray.exceptions.RayError:
+                continue
+        return answers
+
+    def check_stays(self) -> None:
+        """Raise if the whole Ray is ending, of which a node that does not answer may be the first sign."""
+        deadline = time.monotonic() + STAYS_FOR
+        while time.monotonic() < deadline and not self._stays:
+            check_head()
+            time.sleep(0.2)
+        self._stays = True
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        for agent in self._own.values():
+            ray.kill(agent)
+        self._connection.close()
+
+    def __enter__(self) -> JobAccess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _address_of(job: str) -> str | None:
+    """Where a job of this machine runs, by its folder: an embedded Ray is noted nowhere else. Else this user's Ray."""
+    found = read_processes(job)
+    noted = str(found[0].get("address", "")) if found is not None else ""
+    if _answers(noted):
+        return noted
+    own = own_cluster_address()
+    if own is None and found is not None:
+        logs = next((one["logs"][0] for one in found[1] if one["logs"]), "").rpartition("/")[0]
+        raise JobEnded(
+            code="RE106",
+            what=f"job {job!r} has ended, and the Ray at {noted} on which it ran is gone",
+            why="an embedded Ray ends with its job, and takes the job's logs with it"
+            if not os.path.isdir(logs)  # noqa: PTH112
+            else "",
+            remedy=f"its logs are in {logs}" if os.path.isdir(logs) else "",  # noqa: PTH112
+        )
+    return own
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except (OSError, ValueError):
+        return False
+    return True

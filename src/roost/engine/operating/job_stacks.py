@@ -1,0 +1,64 @@
+"""What the processes of a job do now, from every node at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roost.engine.job.started_process import StartedProcess
+from roost.engine.operating.job_access import ANSWER_WITHIN, JobAccess
+from roost.engine.processes.python_stacks import AT_ONCE, EACH_WITHIN, ProcessStacks
+
+DRIVER = "(driver)"  # no component has such a name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenProcess:
+    process: StartedProcess
+    stacks: ProcessStacks
+
+
+def job_stacks(access: JobAccess, wanted: Sequence[StartedProcess]) -> list[SeenProcess]:
+    by_node: dict[str, list[StartedProcess]] = {}
+    for one in wanted:
+        by_node.setdefault(one.node_id, []).append(one)
+    asked = {}
+    for node, theirs in by_node.items():
+        agent = access.agent(node)
+        if agent is not None:
+            asked[node] = agent.stacks.remote([one.process for one in theirs])
+    rounds = math.ceil(max(map(len, by_node.values()), default=0) / AT_ONCE)
+    told = access.asked(asked, ANSWER_WITHIN + 2 * EACH_WITHIN * rounds)  # py-spy, then the process itself
+    found = {
+        one.key: stacks
+        for node, answers in told.items()
+        for one, stacks in zip(by_node[node], answers, strict=True)
+    }
+    return [
+        SeenProcess(
+            process=one,
+            stacks=found.get(
+                one.key, ProcessStacks(state="unknown", problem=f"{one.host} does not answer, or is gone")
+            ),
+        )
+        for one in wanted
+    ]
+
+
+def driver_of(access: JobAccess) -> StartedProcess | None:
+    """The job's driver as a process of a node."""
+    driver = access.run.get("driver")
+    if not driver:
+        return None
+    nodes = access.node_ids
+    return StartedProcess(
+        component=DRIVER,
+        rank=0,
+        generation=0,
+        node=nodes.index(driver["node_id"]) if driver["node_id"] in nodes else -1,
+        node_id=driver["node_id"],
+        host=str(access.run.get("host", "")),
+        pid=driver["pid"],
+        started=driver["started"],
+    )

@@ -1,0 +1,229 @@
+"""Ends a job from a shell: by asking its driver, and from outside where the driver does not do it."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+
+from roost.engine.connection.actors import NAMESPACE, find_actor, job_namespace
+from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.connection.job_notes import leave_note
+from roost.engine.job.managers import NodeManager, WorkerManager
+from roost.engine.job.take_down_order import TakeDownOrder
+from roost.engine.operating.job_access import JobAccess
+from roost.engine.operating.job_stacks import driver_of
+from roost.engine.processes.process_facts import Process
+from roost.errors import ClusterError, ClusterGone, counted
+
+LOOK_EVERY = 0.2  # seconds
+TELL_EVERY = 2.0
+ANSWER_WITHIN = 5.0
+DRIVER_WITHIN = 5.0
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is left of a job."""
+
+    actors: tuple[str, ...] = ()
+    processes: int = 0
+    reservations: tuple[str, ...] = ()  # ids of placement groups
+
+    def __bool__(self) -> bool:
+        return bool(self.actors or self.processes or self.reservations)
+
+    def __str__(self) -> str:
+        parts = [
+            counted(len(self.actors), "actor") * bool(self.actors),
+            counted(self.processes, "process") * bool(self.processes),
+            counted(len(self.reservations), "reservation") * bool(self.reservations),
+        ]
+        return ", ".join(filter(None, parts)) or "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenDown:
+    """How it went. `driver` is what became of the driver: "ended", "running", "stopped" or "unknown"."""
+
+    orderly: bool
+    left: Remains
+    driver: str
+    processes: int  # that were ended
+    silent: tuple[str, ...] = ()  # hosts that did not answer, so that nothing is known of processes there
+
+
+@dataclass(kw_only=True)
+class TakingDown:
+    access: JobAccess
+    tell: Tell
+    _families: dict[str, set[Process]] = field(default_factory=dict)  # processes and their children, by node
+    _allocated: list[str] = field(default_factory=list)
+    _silent: set[str] = field(default_factory=set)
+    _found: int = 0  # living processes
+
+    def run(self, grace: float, timeout: float, force: bool) -> TakenDown:
+        """Ask the driver, wait `grace` seconds, end what is left, and check for `timeout` seconds that nothing is."""
+        try:
+            return self._run(grace, timeout, force)
+        except ClusterGone:  # an embedded Ray ends with the driver
+            return TakenDown(orderly=not force, left=Remains(), driver="ended", processes=self._found)
+
+    def _run(self, grace: float, timeout: float, force: bool) -> TakenDown:
+        access = self.access
+        self._ask_managers()
+        self._note_families()  # by agents of this command: they outlive the job, and see what is left of it
+        driver = driver_of(access)
+        orderly = False
+        if access.running:
+            self._order()
+            if not force:
+                who = f"its driver, process {driver.pid} on {driver.host}," if driver else "its driver"
+                self.tell(f"asked {who} to end job {access.job}")
+                orderly = not self._wait(time.monotonic() + grace, "the driver to end the job")
+                if not orderly:
+                    self.tell(f"ending it from outside: the driver has not, in {grace:g} s")
+        if not orderly:
+            self._end_from_outside(time.monotonic() + timeout)
+        if force and driver is not None:
+            self._end_processes({driver.node_id: {driver.process}})
+        state = self._driver_state(DRIVER_WITHIN if orderly or force else 0.0)
+        return TakenDown(
+            orderly=orderly,
+            left=self._left(),
+            driver=state,
+            processes=self._found,
+            silent=tuple(sorted(self._silent)),
+        )
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def _order(self) -> None:
+        order = TakeDownOrder(by=f"{_user()}@{socket.gethostname()}", time=time.time())
+        job, run = self.access.job, str(self.access.run.get("token", ""))
+        ask_head(lambda: leave_note(job, run, order.to_dict()))
+        with contextlib.suppress(ClusterError, ValueError, ray.exceptions.RayError):  # it is ending already
+            told = find_actor(NodeManager.NAME, job).take_down.remote(order)
+            ray.get(told, timeout=ANSWER_WITHIN)
+
+    def _wait(self, deadline: float, what: str) -> Remains:
+        """What is left when nothing is, or at the deadline."""
+        told = time.monotonic()
+        while (left := self._left()) and time.monotonic() < deadline:
+            if time.monotonic() - told >= TELL_EVERY:
+                told = time.monotonic()
+                self.tell(f"waiting for {what}: {left} left")
+            time.sleep(LOOK_EVERY)
+        return left
+
+    def _end_from_outside(self, deadline: float) -> None:
+        """Kill its processes and actors and give its accelerators back, again and again: some may just be starting."""
+        told = time.monotonic()
+        while True:
+            self._note_families()
+            # The managers and agents first: a driver that goes on must not see losses that it would restart.
+            for name in self._actors():
+                with contextlib.suppress(ValueError, ray.exceptions.RayError):
+                    ray.kill(find_actor(name, self.access.job))
+            self._end_processes(self._families)
+            for name in self._allocated:
+                with contextlib.suppress(ValueError, ray.exceptions.RayError):
+                    ray.kill(ask_head(partial(ray.get_actor, name, NAMESPACE)))
+            for group in self._reservations():
+                remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
+            left = self._left()
+            if not left or time.monotonic() > deadline:
+                return
+            if time.monotonic() - told >= TELL_EVERY:
+                told = time.monotonic()
+                self.tell(f"waiting for the end of {left}")
+            time.sleep(LOOK_EVERY)
+
+    # -- what is there -----------------------------------------------------------------------------------
+
+    def _left(self) -> Remains:
+        return Remains(
+            actors=tuple(self._actors()),
+            processes=sum(
+                state != "dead" for states in self._ask("states", self._families).values() for state in states
+            ),
+            reservations=tuple(self._reservations()),
+        )
+
+    def _actors(self) -> list[str]:
+        namespace = job_namespace(self.access.job)
+        listed = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
+        return [entry["name"] for entry in listed if entry["namespace"] == namespace]
+
+    def _ask_managers(self) -> None:
+        """Once: later they may be gone, or be stopped and not answer."""
+        with contextlib.suppress(ClusterError):
+            for one in self.access.processes():
+                self._families.setdefault(one.node_id, set()).add(one.process)
+            if self.access.running:
+                self._allocated = list(WorkerManager.get_proxy(self.access.job).get_allocated())
+
+    def _reservations(self) -> list[str]:
+        prefix = f"roost/{self.access.job}/"
+        return [
+            group_id
+            for group_id, group in ask_head(placement_group_table).items()
+            if group["name"].startswith(prefix) and group["state"] != "REMOVED"
+        ]
+
+    def _note_families(self) -> None:
+        """Add the job's processes and their children to those that are known."""
+        roots: dict[str, set[Process]] = {node: set(known) for node, known in self._families.items()}
+        by_pid: dict[str, list[int]] = {}
+        for actor in self.access.actors(self._allocated).values():  # those that start, and roost's own
+            by_pid.setdefault(actor.node_id, []).append(actor.pid)
+        for node_id, told in self._ask("identify", by_pid).items():
+            roots.setdefault(node_id, set()).update(process for process, _ in told if process.started)
+        for node_id, found in self._ask("families", roots).items():
+            self._families[node_id] = set(found)
+        self._found = max(self._found, sum(map(len, self._families.values())))
+
+    def _end_processes(self, processes: Mapping[str, set[Process]]) -> None:
+        self._ask("end", processes)
+
+    def _driver_state(self, within: float) -> str:
+        """Whether the driver has ended, as one that ended its job does soon."""
+        driver, deadline = driver_of(self.access), time.monotonic() + within
+        if driver is None:
+            return "unknown"
+        while True:
+            told = self._ask("states", {driver.node_id: [driver.process]})
+            state = told.get(driver.node_id, ["unknown"])[0]
+            if state != "running" or time.monotonic() > deadline:
+                return "ended" if state == "dead" else str(state)
+            time.sleep(LOOK_EVERY)
+
+    def _ask(self, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask this command's agents on these nodes, all at once."""
+        wanted = {node: list(one) for node, one in about.items() if one}
+        agents = self.access.own_agents(wanted)
+        asked = {node: getattr(agents[node], method).remote(wanted[node]) for node in agents}
+        answers = self.access.asked(asked)
+        silent = [node for node in asked if node not in answers]
+        if silent:
+            self.access.check_stays()
+            self._silent.update(
+                self.access.host(node) for node in silent if node in self.access.alive_nodes()
+            )
+        return answers
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "an unknown user"

@@ -1,0 +1,127 @@
+"""What the threads of processes of this node do now, by py-spy where it is installed, else by their own word."""
+
+# ruff: noqa: PTH120
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from roost.engine.processes import keeper
+from roost.engine.processes.inner_stacks import asked_stacks
+from roost.engine.processes.process_facts import Process
+
+PY_SPY, INSIDE = "py-spy", "the process itself"
+EACH_WITHIN = 5.0  # seconds
+_TRIES = 3  # a process that runs may change its stack while it is read
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadStack:
+    name: str
+    frames: tuple[Frame, ...]  # innermost first
+    holds_interpreter: bool = False  # as far as py-spy tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStacks:
+    """`state` is "running", "stopped" (by a signal) or "dead". Without threads, `problem` says why."""
+
+    state: str
+    threads: tuple[ThreadStack, ...] = ()
+    how: str = ""
+    problem: str = ""
+
+
+def stacks_of(processes: Sequence[Process]) -> list[ProcessStacks]:
+    """Of each, at most `EACH_WITHIN` seconds for one, and several at once."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(_stacks, processes))
+
+
+def _stacks(process: Process) -> ProcessStacks:
+    state = state_of(process)
+    if state == "dead":
+        return ProcessStacks(state=state, problem="it has ended")
+    spy, problems = py_spy(), []
+    if spy:
+        try:
+            return ProcessStacks(state=state, threads=_spied(spy, process.pid), how=PY_SPY)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            problems.append(f"py-spy: {_reason(error)}")
+    else:
+        problems.append("py-spy is not installed on its node")
+    try:
+        told = asked_stacks(process.pid, EACH_WITHIN)
+        return ProcessStacks(state=state, threads=_threads(told), how=INSIDE)
+    except (OSError, ValueError) as error:
+        problems.append(_reason(error))
+    return ProcessStacks(state=state_of(process), problem="; ".join(problems))
+
+
+def state_of(process: Process) -> str:
+    found = keeper.contents(f"/proc/{process.pid}/stat")
+    if not process.alive() or not found:
+        return "dead"
+    return "stopped" if found[found.rindex(b")") + 2 :].split()[0] in (b"T", b"t") else "running"
+
+
+def py_spy() -> str | None:
+    """py-spy on the PATH, or beside this interpreter."""
+    return shutil.which("py-spy") or shutil.which("py-spy", path=os.path.dirname(sys.executable))
+
+
+def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
+    # Without stopping the process: that would disturb it, and fails for one that is stopped already.
+    words = [spy, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    for tries_left in reversed(range(_TRIES)):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=EACH_WITHIN, check=False)
+        if done.returncode == 0:
+            told = [
+                {
+                    "name": thread["thread_name"]
+                    or f"thread {thread['os_thread_id'] or thread['thread_id']}",
+                    "owns_gil": thread["owns_gil"],
+                    "frames": [
+                        {"function": frame["name"], "file": frame["filename"], "line": frame["line"]}
+                        for frame in thread["frames"]
+                    ],
+                }
+                for thread in json.loads(done.stdout)
+            ]
+            return _threads(told)
+        if not tries_left:
+            break
+    raise ValueError(next(iter(done.stderr.strip().splitlines()), f"ended with {done.returncode}")[:200])
+
+
+def _threads(told: Sequence[dict[str, Any]]) -> tuple[ThreadStack, ...]:
+    """The main thread first."""
+    threads = [
+        ThreadStack(
+            name=one["name"],
+            frames=tuple(Frame(**frame) for frame in one["frames"]),
+            holds_interpreter=one.get("owns_gil", False),
+        )
+        for one in told
+    ]
+    return tuple(sorted(threads, key=lambda thread: thread.name != "MainThread"))
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
