@@ -124,6 +124,12 @@ def test_the_recent_use_is_work_without_waits(monkeypatch: pytest.MonkeyPatch) -
     assert len(use) == COLUMNS
     assert use[-3:] == (1.0, 0.5, 0.0)
     assert not any(use[:-3])
+    working = Timed(monkeypatch)
+    working.begin("train", column)
+    assert working.follower.summary(NOW, runs=True).use[-2:] == (
+        0.0,
+        1.0,
+    )  # all of what is over of the last one
     # How long a dead process was at work is not known.
     assert timed.follower.summary(NOW, runs=False).use[-3:] == (1.0, 0.0, 0.0)
 

@@ -85,4 +85,5 @@ def _columns(spans: list[Span], now: float) -> tuple[float, ...]:
         for column in range(first, last + 1):
             begin = since + column * STEP
             worked[column] += max(0.0, min(end, begin + STEP) - max(start, begin))
+    worked[-1] *= STEP / max(now % STEP, 0.01)  # of the last column, only a part is over
     return tuple(round(min(1.0, seconds / STEP), 3) for seconds in worked)
