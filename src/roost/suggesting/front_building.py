@@ -12,6 +12,7 @@ from roost.suggesting.front_pruning import FrontPruning
 from roost.suggesting.front_records import Front, Key, Known, OverBudget, Space, Step
 from roost.suggesting.fronts import select
 
+_CALL = 400  # pairs that could be compared in the time that comparing takes to begin
 _CHUNK = 25_000  # pairs at a time: their rows fit into a cache
 
 
@@ -174,7 +175,7 @@ class FrontBuilding:
         chunk = max(1, _CHUNK // many)
         for start in range(0, one.low.shape[1], chunk):
             part = one.low[:, start : start + chunk]
-            self.known.pairs_left -= part.shape[1] * many
+            self.known.pairs_left -= part.shape[1] * many + _CALL
             if self.known.pairs_left < 0:
                 raise OverBudget
             fits = self.pruning.promising(members, operation, fed, part[:, :, None], two.low[:, None, :])

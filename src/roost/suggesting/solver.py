@@ -1,9 +1,10 @@
 """Finds the best arrangement of a problem, and proves a bound that none can be below.
 
 For each set of components the solver keeps the Pareto front of its subtrees: accelerators, seconds, seconds to
-the first item, memory, renewal of the weights. Sets are merged from small to large. A pass thins fronts that
-grow too large, which gives an arrangement and a bound. States that cannot lead to a better arrangement than the
-best one found are left out of the next pass, which can then afford finer fronts. A pass without thinning is exact.
+the first item, memory, renewal of the weights. Sets are merged from small to large. Passes that keep only the most
+promising states find a good arrangement first. A pass that thins fronts with stand-ins gives a bound. States that
+cannot lead to a better arrangement than the best one found are left out of the next pass, which can then afford
+finer fronts. A pass without thinning is exact.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from roost.suggesting.state_rows import TIE, StateRows
 _CAPS = (40, 80, 160, 320, 640, 1_300, 2_600, 5_200, 16_000, 64_000)  # states of a front, in each pass
 _FIRST_CAPS = (15, 45)  # states of a front, in the passes that look for good arrangements first
 _LAST_LOOK = 320  # a finer look costs more than it saves
-_MOST_PAIRS = 250_000_000  # candidates of all passes
-_SHAPES = 50  # that are looked at more closely after each pass
+_MOST_PAIRS = 170_000_000  # candidates of all passes: about 25 seconds
 _ROUGH = 60  # states of a front, when several arrangements are wanted
 
 
@@ -75,6 +75,13 @@ def solve(
     )
 
 
+def resized(problem: Problem, tree: Arrangement, seconds: float) -> float:
+    """The seconds of an arrangement of this shape with the best sizes; at most the given ones."""
+    search = _Search(problem, ("turns", "beside"), seconds, _MOST_PAIRS, True)
+    search.improve(search.without_stand_ins(search.space.sets.ways_of(tree), _ROUGH))
+    return search.known.limit
+
+
 def near_best(problem: Problem, limit: float, most: int, most_pairs: int) -> list[Arrangement]:
     """Some arrangements of different shapes that take at most `limit` seconds, fastest first."""
     search = _Search(problem, ("turns", "beside"), limit, most_pairs, True)
@@ -119,17 +126,18 @@ class _Search:
                 FrontBuilding(self.space, self.known, sets.one_after_the_other(), 1_000, only_fastest=True)
             )
         self.known.pairs_left = most_pairs
-        self.most_pairs = most_pairs
 
     def built(self, ways: Ways, cap: int) -> FrontBuilding:
         return FrontBuilding(self.space, self.known, ways, cap)
 
+    def without_stand_ins(self, ways: Ways, cap: int) -> FrontBuilding:
+        return FrontBuilding(self.space, self.known, ways, cap, stand_ins=False)
+
     def look_around(self, cap: int) -> None:
-        """Look for better arrangements among the most promising states: the better the limit, the less is left to prove."""
-        self.improve(FrontBuilding(self.space, self.known, self.all_ways, cap, stand_ins=False))
+        """Look for better arrangements among the most promising states: a better limit leaves less to prove."""
+        self.improve(self.without_stand_ins(self.all_ways, cap))
         if self.best is not None:
-            shape = self.space.sets.ways_of(self.best)
-            self.improve(FrontBuilding(self.space, self.known, shape, 3 * cap, stand_ins=False))
+            self.improve(self.without_stand_ins(self.space.sets.ways_of(self.best), 3 * cap))
 
     def run(self, cap: int) -> bool:
         """Compute all fronts with at most about `cap` states each. True if none was thinned."""
