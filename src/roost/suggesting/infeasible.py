@@ -147,9 +147,9 @@ def _too_little_memory(problem: Problem) -> Finding:
 
     tree = _fitting(problem, totals, check_memory=False)
     assert tree is not None  # accelerators are not what is short
-    little, much = 0.0, max(short(tree).values())
+    little, much, slightly = 0.0, max(short(tree).values()), True
     while much - little > _CLOSE:
-        more = (little + much) / 2
+        more = much - _CLOSE if slightly else (little + much) / 2  # often the first is enough already
         groups = tuple(
             replace(group, memory_gib=None if group.memory_gib is None else group.memory_gib + more)
             for group in problem.groups
@@ -159,6 +159,7 @@ def _too_little_memory(problem: Problem) -> Finding:
             little = more
         else:
             much, tree = max(short(found).values()), found
+        slightly = not slightly
     label = max(short(tree), key=short(tree).__getitem__)
     have, lacking = limits[label], short(tree)[label]
     who = listed(peak_holders(tree, problem, label))

@@ -53,9 +53,8 @@ def solve(
     search = _Search(problem, operations, limit, most_pairs, check_memory)
     bound, exact = 0.0, False
     try:
-        for rough in _FIRST_CAPS:
-            search.look_around(rough)
-        for cap in _CAPS:
+        exact = any(search.look_around(cap) for cap in _FIRST_CAPS)
+        for cap in () if exact else _CAPS:
             exact = search.run(cap)
             bound = max(bound, search.bound)
             if exact or (search.best is None and bound == np.inf):
@@ -133,11 +132,16 @@ class _Search:
     def without_stand_ins(self, ways: Ways, cap: int) -> FrontBuilding:
         return FrontBuilding(self.space, self.known, ways, cap, stand_ins=False)
 
-    def look_around(self, cap: int) -> None:
-        """Look for better arrangements among the most promising states: a better limit leaves less to prove."""
-        self.improve(self.without_stand_ins(self.all_ways, cap))
-        if self.best is not None:
+    def look_around(self, cap: int) -> bool:
+        """Look for better arrangements among the most promising states: a better limit leaves less to prove.
+
+        True if nothing was thinned out, so that there is nothing left to prove.
+        """
+        building = self.without_stand_ins(self.all_ways, cap)
+        self.improve(building)
+        if self.best is not None and not building.exact:
             self.improve(self.without_stand_ins(self.space.sets.ways_of(self.best), 3 * cap))
+        return building.exact
 
     def run(self, cap: int) -> bool:
         """Compute all fronts with at most about `cap` states each. True if none was thinned."""
