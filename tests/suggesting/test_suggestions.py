@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import roost
+from roost.suggesting import suggestion as suggestion_module
 from roost.suggesting.arrangement import Beside, Leaf, Turns, read_arrangement
 from roost.suggesting.checker import Checker
 from roost.suggesting.problem import pose
 from roost.suggesting.profile import read_profile
 from roost.suggesting.relaxation import relaxed
+from roost.suggesting.solver import solve
 from roost.suggesting.suggestion import Suggestion
 from roost.suggesting.tree_placement import placement_of
 
@@ -283,6 +286,20 @@ def test_what_would_do_on_two_groups(
         assert part in text_of(caught.value)
 
 
+def test_a_search_that_ends_early_is_not_taken_for_a_problem_without_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All in turns, which is tried first, does not fit into the memory; beside each other they do."""
+    parts = {name: {"seconds": {4: 5.0, 8: 3.0}, "memory_gib": 50, "resident_gib": 30} for name in ("a", "b")}
+    profile = profile_of({"a": [], "b": ["a"]}, **parts)
+    inventory = roost.Inventory.uniform(1, 8, memory_gib=60)
+    monkeypatch.setattr(suggestion_module, "solve", partial(solve, most_pairs=0))
+    early = roost.suggest(profile, inventory)
+    assert (early.seconds, early.accelerators_used) == (10.0, 8)
+    assert 0 < early.gap < 1
+    early.verify()
+
+
 # -- the checker -----------------------------------------------------------------------------------------
 
 
@@ -460,7 +477,6 @@ def test_simulation_and_model_agree_without_tails() -> None:
 
 
 def solver_tree(problem: Any) -> Any:
-    from roost.suggesting.solver import solve
 
     tree = solve(problem).tree
     assert tree is not None

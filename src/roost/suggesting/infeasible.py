@@ -21,9 +21,14 @@ from roost.suggesting.solver import solve
 _CLOSE = 1e-3  # GiB; how exactly the least memory that would do is found
 
 
-def infeasible(problem: Problem) -> PlacementError:
+def smallest_arrangement(problem: Problem, *, check_memory: bool = True) -> Arrangement | None:
+    """An arrangement of the smallest sizes. There is one if any arrangement fits."""
     totals = {group.label: group.total for group in problem.groups}
-    if _fitting(problem, totals, check_memory=False) is None:
+    return _fitting(problem, totals, check_memory=check_memory)
+
+
+def infeasible(problem: Problem) -> PlacementError:
+    if smallest_arrangement(problem, check_memory=False) is None:
         return PlacementError(*_too_few(problem))
     return PlacementError(_too_little_memory(problem))
 
@@ -138,14 +143,13 @@ def _needs(problem: Problem) -> Iterator[tuple[int, ...]]:
 
 def _too_little_memory(problem: Problem) -> Finding:
     """The least memory that would do, the same amount more on every accelerator, and who needs it."""
-    totals = {group.label: group.total for group in problem.groups}
     limits = {group.label: group.memory_gib for group in problem.groups if group.memory_gib is not None}
 
     def short(tree: Arrangement) -> dict[str, float]:
         peak = cost_of(tree, problem).peak
         return {label: peak[label] - limit for label, limit in limits.items()}
 
-    tree = _fitting(problem, totals, check_memory=False)
+    tree = smallest_arrangement(problem, check_memory=False)
     assert tree is not None  # accelerators are not what is short
     little, much, slightly = 0.0, max(short(tree).values()), True
     while much - little > _CLOSE:
@@ -154,7 +158,7 @@ def _too_little_memory(problem: Problem) -> Finding:
             replace(group, memory_gib=None if group.memory_gib is None else group.memory_gib + more)
             for group in problem.groups
         )
-        found = _fitting(replace(problem, groups=groups), totals, check_memory=True)
+        found = smallest_arrangement(replace(problem, groups=groups))
         if found is None:
             little = more
         else:

@@ -12,7 +12,7 @@ from roost.suggesting.problem import Problem
 from roost.suggesting.profile import ComponentProfile
 from roost.suggesting.solver import resized, solve
 
-_MOST_WORK = 12_000_000  # of the solver, for all measurements together: it bounds how long this takes
+_MOST_WORK = 5_000_000  # of the solver, for all measurements together: it bounds how long this takes
 _WORTH = 1e-3  # of an iteration; smaller gains are not reported
 
 

@@ -51,7 +51,7 @@ def solve(
 ) -> Solution:
     """The best arrangement that uses only these operations and takes at most `limit` seconds."""
     search = _Search(problem, operations, limit, most_pairs, check_memory)
-    bound, exact = 0.0, False
+    bound, exact = search.bound, False
     try:
         exact = any(search.look_around(cap) for cap in _FIRST_CAPS)
         for cap in () if exact else _CAPS:
@@ -119,7 +119,7 @@ class _Search:
         self.known = Known(limit=limit, pairs_left=1 << 40)
         self.all_ways = sets.ways(operations)
         self.best: Arrangement | None = None
-        self.bound = 0.0
+        self.bound = max(self.space.rest_of_iteration.rest(0))  # what all components need at least
         if self.space.turns:  # all in turns, each component as fast as it can be, is a first limit
             self.improve(
                 FrontBuilding(self.space, self.known, sets.one_after_the_other(), 1_000, only_fastest=True)
