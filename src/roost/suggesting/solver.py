@@ -27,7 +27,7 @@ from roost.suggesting.state_rows import TIE, StateRows
 _CAPS = (40, 80, 160, 320, 640, 1_300, 2_600, 5_200, 16_000, 64_000)  # states of a front, in each pass
 _FIRST_CAPS = (15, 45)  # states of a front, in the passes that look for good arrangements first
 _LAST_LOOK = 320  # a finer look costs more than it saves
-_MOST_PAIRS = 170_000_000  # candidates of all passes: about 25 seconds
+_MOST_PAIRS = 170_000_000  # candidates of all passes: about half a minute
 _ROUGH = 60  # states of a front, when several arrangements are wanted
 
 
