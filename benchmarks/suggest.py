@@ -1,6 +1,6 @@
 """How long finding the best placement takes, how large fronts grow, and what is proven.
 
-python benchmarks/suggest.py [COMPONENTS ACCELERATORS [GROUPS [SEEDS]]]
+python benchmarks/suggest.py [COMPONENTS [ACCELERATORS [GROUPS [SEEDS]]]]
 
 Seconds are of this process, on one core. Sizes are dense: every component may have any number of accelerators
 between its smallest and its largest measured size. The last lines simulate a large arrangement.
@@ -23,20 +23,16 @@ from roost.suggesting.simulator import simulate
 from roost.suggesting.solver import solve
 
 NAMES = ["rollout", "reference", "inference", "reward", "critic", "actor", "env", "agent"]
-SIZES = [
-    (3, 64),
-    (3, 512),
-    (3, 4096),
-    (3, 16384),
-    (5, 1024),
-    (5, 16384),
-    (6, 64),
-    (6, 1024),
-    (6, 10240),
-    (8, 64),
-    (8, 1024),
-    (8, 16384),
-]
+SIZES = {  # accelerators, by components and node groups
+    (3, 1): (64, 512, 4096, 16384),
+    (5, 1): (64, 1024, 16384),
+    (6, 1): (64, 1024, 10240),
+    (8, 1): (64, 1024, 16384),
+    (3, 2): (64, 512, 4096, 16384),
+    (5, 2): (64, 1024, 16384),
+    (6, 2): (64, 1024, 16384),
+    (8, 2): (64, 1024, 16384),
+}
 PROMISED = {  # the largest gap, and the most seconds
     (3, 4096): (0.0, 1),
     (3, 16384): (0.001, 5),
@@ -79,7 +75,7 @@ def instance(seed: int, count: int, total: int, groups: int = 1) -> Problem:
     return pose(read_profile(profile), inventory, labels if groups == 2 else None)
 
 
-def measure(count: int, total: int, groups: int, seeds: int) -> None:
+def measure(count: int, total: int, groups: int, seeds: int) -> float:
     worst, gaps, states, exact = 0.0, 0.0, 0, 0
     checked, left = 0.0, 0.0
     for seed in range(seeds):
@@ -102,6 +98,7 @@ def measure(count: int, total: int, groups: int, seeds: int) -> None:
         f"a second method leaves {left:.3%} in {checked:.2f} s{verdict}",
         flush=True,
     )
+    return worst
 
 
 def simulate_many() -> None:
@@ -129,19 +126,26 @@ def simulate_many() -> None:
         )
 
 
+def measure_growth(count: int, groups: int) -> None:
+    seconds = {
+        total: measure(count, total, groups, 5 if (count, total) in PROMISED and groups == 1 else 3)
+        for total in SIZES[count, groups]
+    }
+    (least, short), *_, (most, long) = seconds.items()
+    print(f"    {most // least} times the accelerators: {long / short:.1f} times the seconds", flush=True)
+
+
 def main(asked: list[str]) -> None:
     numbers = [int(word) for word in asked]
-    if numbers:
-        count, total, groups, seeds = (*numbers, *(None, None, 1, 3)[len(numbers) :])
-        assert count is not None
-        assert total is not None
-        measure(count, total, groups or 1, seeds or 3)
+    if len(numbers) > 1:
+        count, total, groups, seeds = (*numbers, *(1, 3)[len(numbers) - 2 :])
+        measure(count, total, groups, seeds)
         return
-    for count, total in SIZES:
-        measure(count, total, 1, 5 if (count, total) in PROMISED else 2)
-    for count, total in [(3, 512), (3, 4096), (5, 128), (6, 128), (8, 128)]:
-        measure(count, total, 2, 2)
-    simulate_many()
+    for count, groups in SIZES:
+        if not numbers or count == numbers[0]:
+            measure_growth(count, groups)
+    if not numbers:
+        simulate_many()
 
 
 if __name__ == "__main__":

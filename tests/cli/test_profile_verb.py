@@ -21,7 +21,7 @@ profile:
   iteration: actor.train
   batch: 8
   flow: {rollout: [], reward: [rollout], actor: [reward]}
-  components: {rollout: {calls: [load, play], accelerators_per_process: 2, streams: true}}
+  components: {rollout: {calls: [load, play], streams: true}, actor: {accelerators_per_process: 1}}
 """
 PROGRAM = """\
 import roost
@@ -56,7 +56,9 @@ def test_sizes_are_measured_and_merged_into_a_profile(job: Callable[..., Any]) -
     read = read_profile("out.yaml")
     assert list(read.components["actor"].measured[""]) == [1, 2]
     assert list(read.components["rollout"].measured[""]) == [2, 4]
+    # The job gives two accelerators to each process of the two; the section says otherwise for one of them.
     assert (read.components["rollout"].width, read.components["rollout"].streams) == (2, True)
+    assert read.components["actor"].width == 1
     assert read.components["reward"].seconds > 0
     assert not read.components["reward"].measured
     assert (read.batch, yaml.safe_load(done.out)) == (8, yaml.safe_load(Path("out.yaml").read_text()))
@@ -72,7 +74,7 @@ def test_sizes_are_measured_and_merged_into_a_profile(job: Callable[..., Any]) -
         (["--sizes", "actor"], 2, "write NAMES=A,B,C"),
         (["--sizes", "actor=0"], 2, "write NAMES=A,B,C"),
         (["--sizes", "acter=1"], 1, "did you mean 'actor'?"),
-        (["--sizes", "rollout=3"], 1, "not a multiple of accelerators_per_process, 2"),
+        (["--sizes", "rollout=3"], 1, "not a multiple of what a process holds, 2"),
         (["--sizes", "actor=1", "profile.iteration=actor"], 1, "does not say what an iteration is"),
         (["--sizes", "actor=1", "steps=2"], 1, "too few calls of actor.train"),
         (["--sizes", "actor=1", "profile.flow.actor=[critic]"], 1, "there is no component 'critic'"),

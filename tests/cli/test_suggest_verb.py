@@ -165,6 +165,22 @@ def test_json_page_and_simulation(cli: Callable[..., Any]) -> None:
     assert numbers["model_seconds"] == pytest.approx(done.data["seconds"])
 
 
+def test_a_simulation_knows_the_node_groups_of_a_job(cli: Callable[..., Any]) -> None:
+    Path("grouped.yaml").write_text(
+        "cluster:\n  num_nodes: 2\n  node_groups: [{label: a, node_ranks: 0}, {label: b, node_ranks: 1}]\n"
+    )
+    Path("by_group.yaml").write_text(
+        "profile:\n  batch: 8\n  flow: {rollout: [], actor: [rollout]}\n  components:\n"
+        "    rollout: {seconds: {a: {8: 10.0}}, streams: true}\n    actor: {seconds: {b: {8: 12.0}}}\n"
+    )
+    done = cli("suggest", "grouped.yaml", "--profile", "by_group.yaml", "--on", "2x8", "--json")
+    Path("answer.json").write_text(done.out)
+    replay = ("simulate", "answer.json", "--profile", "by_group.yaml", "--on", "2x8")
+    assert cli(*replay).code == 1  # without the job there are no such groups
+    played = cli(*replay, "--job", "grouped.yaml", "--json")
+    assert (played.code, played.data["model_seconds"]) == (0, done.data["seconds"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import roost
+from roost.suggesting import suggestion as suggestion_module
 from roost.suggesting.arrangement import Beside, Leaf, Turns, read_arrangement
 from roost.suggesting.checker import Checker
 from roost.suggesting.problem import pose
 from roost.suggesting.profile import read_profile
 from roost.suggesting.relaxation import relaxed
+from roost.suggesting.solver import solve
 from roost.suggesting.suggestion import Suggestion
 from roost.suggesting.tree_placement import placement_of
 
@@ -209,8 +212,92 @@ def test_too_few_accelerators_for_the_widest_says_how_many_would_do() -> None:
             "b": {"seconds": {9: 5.0}},
         },
     }
-    with pytest.raises(roost.PlacementError, match="at least 16 would do"):
+    with pytest.raises(roost.PlacementError, match="at least 16 accelerators would do, 6 more"):
         roost.suggest(profile, roost.Inventory.uniform(5, 2))
+
+
+def two_groups(fast: int, slow: int, memory: float | None = None) -> roost.Inventory:
+    nodes = [{"accelerators": {"count": 4, **({"memory_gib": memory} if memory else {})}}] * (fast + slow)
+    return roost.Inventory.from_dict({"nodes": nodes}).grouped(
+        [
+            {"label": "fast", "node_ranks": f"0-{fast - 1}"},
+            {"label": "slow", "node_ranks": f"{fast}-{fast + slow - 1}"},
+        ]
+    )
+
+
+def profile_of(flow: dict[str, Any], **components: Any) -> dict[str, Any]:
+    return {"batch": 1, "flow": flow, "components": components}
+
+
+@pytest.mark.parametrize(
+    ("components", "flow", "nodes", "memory", "words"),
+    [
+        (  # its range, on both groups
+            {"a": {"seconds": {"fast": {12: 5.0}, "slow": {32: 9.0}}}},
+            {"a": []},
+            (2, 4),
+            None,
+            ["its smallest measured size on 'fast' is 12, 4 more than 'fast' has", "12 accelerators of 'fast' and 16"],
+        ),
+        (  # each fits; together they do not: 9 of slow are rounded up to 16 where b takes turns with c
+            {
+                "b": {"seconds": {"slow": {8: 5.0}}, "accelerators_per_process": 8},
+                "c": {"seconds": {"slow": {9: 5.0}}},
+                "d": {"seconds": {"fast": {4: 5.0}}},
+            },
+            {"b": [], "c": [], "d": []},
+            (1, 3),
+            None,
+            ["fits 4 accelerators of 'fast' and 12 of 'slow'", "4 accelerators of 'fast' and 16 of 'slow' would do, 4 more"],
+        ),
+        (  # beside each other 9 of fast would do, but x must come before y and y before z: all take turns
+            {
+                "x": {"seconds": {"fast": {9: 5.0}}},
+                "y": {"seconds": {"slow": {8: 5.0}}, "accelerators_per_process": 8},
+                "z": {"seconds": {"fast": {9: 5.0}}},
+            },
+            {"x": [], "y": ["x"], "z": ["y"]},
+            (3, 2),
+            None,
+            ["fits 12 accelerators of 'fast' and 8 of 'slow'", "16 accelerators of 'fast' and 8 of 'slow' would do, 4 more"],
+        ),
+        (  # memory, of the group that is less short
+            {
+                "a": {"seconds": {"fast": {4: 5.0}, "slow": {4: 5.0}}, "memory_gib": 50, "resident_gib": 40},
+                "b": {"seconds": {"fast": {4: 5.0}}, "memory_gib": 60, "resident_gib": 5},
+                "c": {"seconds": {"slow": {4: 5.0}}, "memory_gib": 45, "resident_gib": 30},
+            },
+            {"a": [], "b": [], "c": []},
+            (1, 1),
+            70,
+            ["c and a together need 85 of 70 GiB per accelerator of 'slow', 15 GiB too much"],
+        ),
+    ],
+    ids=["range", "rounding", "order", "memory"],
+)  # fmt: skip
+def test_what_would_do_on_two_groups(
+    components: Any, flow: Any, nodes: tuple[int, int], memory: float | None, words: list[str]
+) -> None:
+    profile = profile_of(flow, **components)
+    with pytest.raises(roost.PlacementError) as caught:
+        roost.suggest(profile, two_groups(*nodes, memory), groups="fast,slow")
+    for part in words:
+        assert part in text_of(caught.value)
+
+
+def test_a_search_that_ends_early_is_not_taken_for_a_problem_without_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All in turns, which is tried first, does not fit into the memory; beside each other they do."""
+    parts = {name: {"seconds": {4: 5.0, 8: 3.0}, "memory_gib": 50, "resident_gib": 30} for name in ("a", "b")}
+    profile = profile_of({"a": [], "b": ["a"]}, **parts)
+    inventory = roost.Inventory.uniform(1, 8, memory_gib=60)
+    monkeypatch.setattr(suggestion_module, "solve", partial(solve, most_pairs=0))
+    early = roost.suggest(profile, inventory)
+    assert (early.seconds, early.accelerators_used) == (10.0, 8)
+    assert 0 < early.gap < 1
+    early.verify()
 
 
 # -- the checker -----------------------------------------------------------------------------------------
@@ -390,7 +477,6 @@ def test_simulation_and_model_agree_without_tails() -> None:
 
 
 def solver_tree(problem: Any) -> Any:
-    from roost.suggesting.solver import solve
 
     tree = solve(problem).tree
     assert tree is not None
@@ -450,3 +536,8 @@ def test_staleness_of_an_asynchronous_job() -> None:
     assert loose.seconds == pytest.approx(13.0)
     assert strict.staleness <= 1 < loose.staleness
     assert strict.seconds >= loose.seconds
+    alone = roost.simulate(found.arrangement, found.problem, most_stale=0)
+    assert alone.staleness == 0
+    assert alone.seconds == pytest.approx(
+        10.0 + 12.0 + 1.0
+    )  # one after the other, and the weights are renewed

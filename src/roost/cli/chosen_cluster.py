@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from roost.config.document import Document
 from roost.errors import ConfigurationError
 from roost.inventory.inventory import Inventory
 from roost.planning.component_placement import ComponentPlacement
@@ -50,6 +51,16 @@ def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
     except ConfigurationError as error:
         problem = error.findings[0]
         raise click.BadParameter(f"{problem.what}; {problem.remedy}", param_hint="--on") from None
+
+
+def as_the_job_groups_it(inventory: Inventory, document: Document) -> Inventory:
+    """The nodes that a job uses, in the node groups that it defines."""
+    section = document.data.get("cluster")
+    cluster = section if isinstance(section, dict) else {}
+    nodes, groups = cluster.get("num_nodes"), cluster.get("node_groups")
+    if isinstance(nodes, int):
+        inventory = inventory.limited(nodes)
+    return inventory.grouped(groups) if groups else inventory
 
 
 def placement_class(model_parallel: bool) -> type[ComponentPlacement]:

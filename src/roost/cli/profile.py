@@ -27,6 +27,7 @@ from roost.engine.run import Run
 from roost.engine.run_measures import iterations_of, seconds_of
 from roost.errors import ConfigurationError, RoostError, nearest
 from roost.inventory.inventory import Inventory
+from roost.planning.component_plan import ComponentPlan
 from roost.planning.files import write_file
 from roost.planning.planner import plan
 from roost.suggesting.profile import read_profile
@@ -84,7 +85,7 @@ def command(
         try:
             document = load(config, overrides)
             section = _section(document)
-            measured = _earlier(output)
+            measured, widths = _earlier(output), dict[str, int]()
             shape = chosen_inventory(on, None)
             where = live_snapshot().inventory if shape is None else shape
             placings = [_placing(document, sizes_now, section, where) for sizes_now in runs]
@@ -106,9 +107,15 @@ def command(
                     as_json=False,
                 )
                 tell(f"measuring {', '.join(f'{name} at {size}' for name, size in sizes_now.items())}")
-                run_job(prepared(options), options, signals, {}, lambda run: _measure(run, section, measured))
+                run_job(
+                    prepared(options),
+                    options,
+                    signals,
+                    {},
+                    lambda run: _measure(run, section, measured, widths),
+                )
                 signals.ending = False
-            text = _text(section, measured)
+            text = _text(section, measured, widths)
             read_profile(yaml.safe_load(text))  # `suggest` must be able to read it
             if output is not None:
                 write_file(output, text, private=False)
@@ -159,27 +166,35 @@ def _placing(
     for name, size in chosen.items():
         rule = rules[name] if isinstance(rules[name], dict) else {"placement": rules[name]}
         first = re.match(r"\s*(\d*)", str(rule["placement"]))
-        start, width = int(first[1] or 0) if first else 0, _width(section, name)
+        start = int(first[1] or 0) if first else 0
+        width = _width(section, present.components[name])
         if not present.components[name].members[0].holds_accelerators:
             placed = f"{start}:0-{size - 1}"
         elif size % width:
-            what = f"{name}: {size} accelerators are not a multiple of accelerators_per_process, {width}"
-            raise ConfigurationError(code="RF105", what=what)
+            what = f"{name}: {size} accelerators are not a multiple of what a process holds, {width}"
+            remedy = "choose other sizes, or write accelerators_per_process under profile.components"
+            raise ConfigurationError(code="RF105", what=what, remedy=remedy)
         else:
             placed = f"{start}-{start + size - 1}:0-{size // width - 1}"
         rules[name] = {**rule, "placement": placed}
     return f"cluster.component_placement={json.dumps(rules)}"
 
 
-def _width(section: Mapping[str, Any], name: str) -> int:
-    return int(_about(section, name).get("accelerators_per_process", 1))
+def _width(section: Mapping[str, Any], planned: ComponentPlan) -> int:
+    """The accelerators of a process: what the section says, or what the job's placement gives it."""
+    said = _about(section, planned.name).get("accelerators_per_process")
+    return int(
+        said
+        if said is not None
+        else max([1, *(len(place.hardware) for place in planned.members if place.holds_accelerators)])
+    )
 
 
 def _about(section: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict((section.get("components") or {}).get(name) or {})
 
 
-def _measure(run: Run, section: Mapping[str, Any], measured: Measured) -> None:
+def _measure(run: Run, section: Mapping[str, Any], measured: Measured, widths: dict[str, int]) -> None:
     record = run.record()
     component, method = section["iteration"].split(".")
     iterations = iterations_of(record, component, method)
@@ -188,6 +203,7 @@ def _measure(run: Run, section: Mapping[str, Any], measured: Measured) -> None:
         raise ConfigurationError(code="RF105", what=what, remedy="let the driver make more iterations")
     tell(f"an iteration takes {iterations.seconds:.4g} s")
     for name, part in record.plan.components.items():
+        widths[name] = _width(section, part)
         seconds = seconds_of(record, name, iterations, _about(section, name).get("calls", ()))
         if seconds is not None:
             devices = {
@@ -211,13 +227,14 @@ def _earlier(path: str | None) -> Measured:
     return found
 
 
-def _text(section: Mapping[str, Any], measured: Measured) -> str:
+def _text(section: Mapping[str, Any], measured: Measured, widths: Mapping[str, int]) -> str:
     """The profile as YAML. Of several measurements of one size the middle one counts."""
     components = {}
     for name, sizes in measured.items():
         about = {key: value for key, value in _about(section, name).items() if key not in _OWN}
         rounded = {size: float(f"{median(times):.4g}") for size, times in sorted(sizes.items())}
-        components[name] = {"seconds": rounded.get(0, rounded), **about}
+        wide = {"accelerators_per_process": widths[name]} if widths.get(name, 1) > 1 else {}
+        components[name] = {"seconds": rounded.get(0, rounded), **wide, **about}
     kept = {key: value for key, value in section.items() if key not in ("iteration", "components")}
     return yaml.safe_dump(
         {SECTION: {**kept, "components": components}}, sort_keys=False, default_flow_style=None

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from roost.cli.chosen_cluster import chosen_inventory
+from roost.cli.chosen_cluster import as_the_job_groups_it, chosen_inventory
 from roost.cli.ending import FINE, FORMAT_VERSION, code_of, emit, emit_json, is_ascii, tell_findings, width_of
 from roost.cli.item_tails import read_tails, tail_option
+from roost.config.document import JobFile, load
 from roost.config.plain_data import read_json
 from roost.config.text_files import read_text
 from roost.config.yaml_text import MAX_BYTES
@@ -31,6 +32,9 @@ from roost.views.timeline_pictures import timeline_text
 )
 @click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8.")
 @click.option("--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file.")
+@click.option(
+    "--job", metavar="FILE", type=click.Path(), help="The job, for the node groups that it defines."
+)
 @click.option("--groups", metavar="A,B", help="The node groups to use.")
 @tail_option
 @click.option("--seed", type=click.IntRange(0), default=0, help="Of the random lengths.")
@@ -41,6 +45,7 @@ def command(
     profile: str,
     on: str | None,
     inventory: str | None,
+    job: str | None,
     groups: str | None,
     tails: tuple[str, ...],
     seed: int,
@@ -55,6 +60,8 @@ def command(
     if where is None:
         raise click.UsageError("which cluster? Say it with --on 4x8 or with --inventory FILE.")
     try:
+        if job is not None:
+            where = as_the_job_groups_it(where, load(JobFile(job)))
         read = read_profile(profile)
         lengths = read_tails(tails, list(read.components))
         problem = pose(read, where, groups)

@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from roost.cli.chosen_cluster import check_one, chosen_inventory, live_option, live_snapshot
+from roost.cli.chosen_cluster import (
+    as_the_job_groups_it,
+    check_one,
+    chosen_inventory,
+    live_option,
+    live_snapshot,
+)
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
 from roost.cli.ending import (
@@ -95,7 +101,7 @@ def command(
         there_now = live_snapshot() if live else None
         where = there_now.inventory if there_now else chosen_inventory(on, inventory)
         assert where is not None
-        there = _grouped(where, cluster)
+        there = as_the_job_groups_it(where, document)
         suggestion = suggest(read, there, groups=groups, present=_present(document, where, cluster))
         replays = suggestion.replays(lengths)
         if by_replay:
@@ -142,13 +148,6 @@ def command(
     for path in filter(None, (html, config if write else None)):
         tell(f"saved to {path}")
     return code_for(held)
-
-
-def _grouped(where: Inventory, cluster: dict[str, Any]) -> Inventory:
-    nodes, groups = cluster.get("num_nodes"), cluster.get("node_groups")
-    if isinstance(nodes, int):
-        where = where.limited(nodes)
-    return where.grouped(groups) if groups else where
 
 
 def _others(cluster: dict[str, Any], profiled: Iterable[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from roost.suggesting.arrangement import Arrangement, Leaf, Turns
@@ -86,13 +86,3 @@ def bits(members: int) -> Iterator[int]:
         low = members & -members
         yield low.bit_length() - 1
         members ^= low
-
-
-def united(shapes: Iterable[Ways]) -> Ways:
-    """The ways of several shapes together, which make more arrangements than these."""
-    found: Ways = {}
-    for shape in shapes:
-        for members, ways in shape.items():
-            known = found.setdefault(members, [])
-            known += [way for way in ways if way not in known]
-    return found

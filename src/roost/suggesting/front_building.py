@@ -3,83 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from roost.suggesting.arrangement import Arrangement, Beside, Leaf, Turns
-from roost.suggesting.component_sets import ComponentSets, Way, Ways
-from roost.suggesting.fronts import Ruled, select
-from roost.suggesting.problem import Problem
-from roost.suggesting.rest_of_iteration import RestOfIteration
-from roost.suggesting.state_rows import TIE, StateRows
+from roost.suggesting.component_sets import Way, Ways
+from roost.suggesting.front_pruning import FrontPruning
+from roost.suggesting.front_records import Front, Key, Known, OverBudget, Space, Step
+from roost.suggesting.fronts import select
 
+_CALL = 400  # pairs that could be compared in the time that comparing takes to begin
 _CHUNK = 25_000  # pairs at a time: their rows fit into a cache
 
 
-class Key(NamedTuple):
-    """Names a front. The place is "turns", "below" a turns, "first" of one, or "free"."""
-
-    members: int
-    place: str
-    partner: int  # the group of the one component of the weights in the set, if it has just one of them
-
-
-@dataclass(slots=True, eq=False)
-class Front:
-    low: np.ndarray
-    real: np.ndarray
-    origin: np.ndarray  # for each state: step, index in the first front, index in the second
-    steps: list[Step]
-
-
-@dataclass(slots=True, eq=False)
-class Step:
-    """Candidates of a front that come from two others (or from one: then the second is None)."""
-
-    operation: str
-    first: Key
-    second: Key | None
-    one: np.ndarray
-    two: np.ndarray
-    stands: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-
-
-class OverBudget(Exception):
-    pass
-
-
-@dataclass(slots=True, eq=False)
-class Known:
-    """What a search knows: it holds for every later pass."""
-
-    limit: float  # seconds of the best arrangement
-    pairs_left: int
-    largest: int = 0  # states of the largest front
-    ruled: dict[Key, list[Ruled]] = field(default_factory=dict)  # states that are of no use
-    hopeless: set[Key] = field(default_factory=set)  # fronts of which no state is of use
-
-
-@dataclass(slots=True, eq=False)
-class Space:
-    """What stays the same in all passes over a problem."""
-
-    problem: Problem
-    sets: ComponentSets
-    rows: StateRows
-    rest_of_iteration: RestOfIteration
-    turns: bool  # whether components may take turns
-    beside: bool
-
-
 class FrontBuilding:
-    def __init__(self, space: Space, known: Known, ways: Ways, cap: int, only_fastest: bool = False) -> None:
-        """Build fronts of at most about `cap` states. `exact` says whether none was thinned."""
+    def __init__(
+        self,
+        space: Space,
+        known: Known,
+        ways: Ways,
+        cap: int,
+        *,
+        only_fastest: bool = False,
+        stand_ins: bool = True,
+    ) -> None:
+        """Build fronts of at most about `cap` states. `exact` says whether none was thinned.
+
+        Without stand-ins, states that are thinned out are forgotten: good arrangements are found, but no bound.
+        """
+        self.stand_ins = stand_ins
         self.space, self.known, self.ways, self.cap = space, known, ways, cap
         self.sets, self.rows, self.profile = space.sets, space.rows, space.problem.profile
-        weights = self.profile.weights
-        self.least_renewal = min(weights.together, weights.apart) if weights else 0.0
+        self.pruning = FrontPruning(space, known)
         self.only_fastest = only_fastest
         self.fronts: dict[Key, Front] = {}
         self.by_set: dict[tuple[int, str], list[Key]] = {}
@@ -199,7 +154,7 @@ class FrontBuilding:
         """Offer states that come from one place."""
         if key in self.known.hopeless:
             return
-        fits = np.flatnonzero(self._usable(key, low)).astype(np.int32)
+        fits = np.flatnonzero(self.pruning.usable(key, low)).astype(np.int32)
         step = Step(kind, source, None, one=fits, two=np.zeros_like(fits))
         left = low[:, fits]
         self._add(key, step, left, left if real is low else real[:, fits])
@@ -220,14 +175,14 @@ class FrontBuilding:
         chunk = max(1, _CHUNK // many)
         for start in range(0, one.low.shape[1], chunk):
             part = one.low[:, start : start + chunk]
-            self.known.pairs_left -= part.shape[1] * many
+            self.known.pairs_left -= part.shape[1] * many + _CALL
             if self.known.pairs_left < 0:
                 raise OverBudget
-            fits = self._promising(members, operation, fed, part[:, :, None], two.low[:, None, :])
+            fits = self.pruning.promising(members, operation, fed, part[:, :, None], two.low[:, None, :])
             ones, twos = (fits // many + start).astype(np.int32), (fits % many).astype(np.int32)
             low = rows.merged(operation, fed, width, one.low[:, ones], two.low[:, twos])
             low[rows.W] += renewal
-            alive = np.flatnonzero(self._usable(key, low))
+            alive = np.flatnonzero(self.pruning.usable(key, low))
             if not len(alive):
                 continue
             low, ones, twos = low[:, alive], ones[alive], twos[alive]
@@ -250,70 +205,13 @@ class FrontBuilding:
             return 0, weights.together if together else weights.apart
         return 0, 0.0
 
-    def _room(self, members: int) -> float:
-        """The seconds that a set may take, the renewal of the weights aside if it is still to come."""
-        still = 0.0 if members & self.sets.pair == self.sets.pair else self.least_renewal
-        return self.known.limit * (1 + 2 * TIE) - still
-
-    def _promising(self, members: int, operation: str, fed: bool, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The pairs that are neither too slow nor too large, before their other rows are computed."""
-        T, f, W = self.rows.T, self.rows.f, self.rows.W
-        if operation == "turns":
-            seconds = a[T] + b[T]
-            held = np.maximum(a[0], b[0])
-            fits = np.ones(seconds.shape, dtype=bool)
-        else:
-            seconds = np.maximum(a[T] + b[f], a[f] + b[T]) if fed else np.maximum(a[T], b[T])
-            held = a[0] + b[0]
-            fits = held <= self.rows.totals[0]
-        room = self._room(members) - (a[W] + b[W])
-        fits &= self.space.rest_of_iteration.may_allow(members, held, seconds, room)
-        return np.flatnonzero(fits)
-
-    def _usable(self, key: Key, low: np.ndarray) -> np.ndarray:
-        """Which candidates fit, and can still lead to the best arrangement."""
-        rows = self.rows
-        fits = rows.fits(low)
-        room = self._room(key.members) - low[rows.W]
-        fits &= self.space.rest_of_iteration.allows(key.members, low[: rows.T].sum(axis=0), low[rows.T], room)
-        if key in self.known.ruled:
-            left = np.flatnonzero(fits)
-            states = self._reduced(key, low[:, left])
-            for ruled in reversed(self.known.ruled[key]):
-                alive = ~ruled.covers(states)
-                left, states = left[alive], states[:, alive]
-            fits[:] = False
-            fits[left] = True
-        return fits
-
-    def _reduced(self, key: Key, rows: np.ndarray) -> np.ndarray:
-        """The rows with zeros for what no longer matters."""
-        rows = rows.copy()
-        if self._first_item_is_moot(key.members, key.place):
-            rows[self.rows.f] = 0
-        if key.place == "free":
-            rows[self.rows.R], rows[self.rows.P] = 0, 0
-        if key.members == self.sets.everything and key.place == "free":
-            rows[self.rows.T] += rows[self.rows.W]
-            rows[self.rows.W] = 0
-        return rows
-
-    def _first_item_is_moot(self, members: int, place: str) -> bool:
-        everything = self.sets.everything
-        if members == everything or (place == "free" and self.profile.asynchronous):
-            return True
-        if not self.space.beside or place == "first":
-            return True
-        others = everything ^ members  # with any of them the set may form one that feeds or is fed
-        return not (self.sets.fed(everything, others) or self.sets.fed(others, members))
-
     # -- fronts ------------------------------------------------------------------------------------------
 
     def _add(self, key: Key, step: Step, low: np.ndarray, real: np.ndarray) -> None:
         """Add candidates to a front that is being made."""
-        genuine, low = real is low, self._reduced(key, low)
+        genuine, low = real is low, self.pruning.reduced(key, low)
         if low.shape[1]:
-            real = low if genuine else self._reduced(key, real)
+            real = low if genuine else self.pruning.reduced(key, real)
             self.pending.setdefault(key, []).append((step, low, real))
 
     def _settle(self, members: int, place: str) -> None:
@@ -325,7 +223,7 @@ class FrontBuilding:
             low = np.concatenate([low for _, low, _ in offers], axis=1)
             genuine = all(real is low_ for _, low_, real in offers)
             real = low if genuine else np.concatenate([real for _, _, real in offers], axis=1)
-            chosen = select(low, real, self.cap)
+            chosen = select(low, real, self.pruning.thinning(members, low, self.cap))
             starts = np.cumsum([0, *(part.shape[1] for _, part, _ in offers)])
             for (step, _, _), start, stop in zip(offers, starts, starts[1:], strict=False):
                 step.stands = chosen.stands[start:stop]
@@ -338,6 +236,7 @@ class FrontBuilding:
                 picked = chosen.low
             else:
                 self.exact = False
-            self.fronts[key] = Front(chosen.low, picked, origin, [step for step, _, _ in offers])
+            low = chosen.low if self.stand_ins else picked
+            self.fronts[key] = Front(low, picked, origin, [step for step, _, _ in offers])
             self.by_set.setdefault((members, place), []).append(key)
             self.known.largest = max(self.known.largest, len(chosen.kept))

@@ -7,36 +7,27 @@ that was never thinned has them equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from roost.suggesting.thinning import Selection, Thinning
 
 _FEW = 300  # candidates that are compared one by one
 _CELLS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Selection:
-    """The candidates to keep, and which kept one stands for each candidate (-1: a real one is better)."""
-
-    kept: np.ndarray
-    low: np.ndarray
-    stands: np.ndarray
-
-
-def select(low: np.ndarray, real: np.ndarray, cap: int) -> Selection:
-    """The best of these candidates: all that none other is better than, or at most about `cap` stand-ins."""
+def select(low: np.ndarray, real: np.ndarray, thinning: Thinning) -> Selection:
+    """The best of these candidates: all that none other is better than, or as many stand-ins as the thinning allows."""
     alive = np.arange(low.shape[1])
     varied = [row for row in range(len(low)) if low[row].min() < low[row].max()]
     if len(varied) < 3:
-        return _thinned(low, alive, *_staircase(low, real, varied), cap)
+        return thinning.of(low, alive, *_staircase(low, real, varied))
     if len(alive) > _FEW:
         alive = alive[~_beaten(low, real, varied)]
     if len(alive) <= _FEW:
         few = low[:, alive]
-        return _thinned(low, alive, *_compared(few, few if real is low else real[:, alive], varied), cap)
+        return thinning.of(low, alive, *_compared(few, few if real is low else real[:, alive], varied))
     every = np.arange(len(alive))
-    return _thinned(low, alive, every, every, cap)
+    return thinning.of(low, alive, every, every)
 
 
 def _staircase(low: np.ndarray, real: np.ndarray, varied: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -153,38 +144,3 @@ class Ruled:
         flat = np.ravel_multi_index(cells, self.table.shape) if cells else np.zeros(inside.sum(), dtype=int)
         inside[inside] = states[self.value, inside] >= self.table.ravel()[flat]
         return inside
-
-
-def _thinned(low: np.ndarray, alive: np.ndarray, kept: np.ndarray, stands: np.ndarray, cap: int) -> Selection:
-    """The selection of these kept ones among the alive; if there are too many, one for each cell of a grid."""
-    everyone = np.full(low.shape[1], -1, dtype=np.int32)
-    chosen = alive[kept]
-    if len(chosen) <= cap:
-        everyone[alive] = stands
-        return Selection(chosen, low[:, chosen], everyone)
-    states = low[:, chosen]
-    axes = [row for row in range(1, len(low)) if states[row].min() < states[row].max()]
-    if not axes:
-        axes = [0]
-    spans = {row: states[row].max() - states[row].min() for row in axes}
-    smallest, largest = np.log(2), np.log(min(4 * len(chosen), 2 * cap))
-    for _ in range(5):  # the finest grid whose cells are few enough
-        middle = (smallest + largest) / 2
-        cells = _cells(states, spans, np.exp(middle))
-        smallest, largest = (middle, largest) if len(np.unique(cells)) <= cap else (smallest, middle)
-    cells = _cells(states, spans, np.exp(smallest))
-    order = np.lexsort((states[0], cells))
-    starts = np.flatnonzero(np.concatenate(([True], np.diff(cells[order]) > 0)))
-    cell = np.empty(len(chosen), dtype=np.int32)
-    cell[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(order)]))
-    merged = np.minimum.reduceat(states[:, order], starts, axis=1)
-    everyone[alive] = np.where(stands >= 0, cell[stands], -1)
-    return Selection(chosen[order[starts]], merged, everyone)
-
-
-def _cells(states: np.ndarray, spans: dict[int, float], parts: float) -> np.ndarray:
-    code = np.zeros(states.shape[1], dtype=np.int64)
-    for row, span in spans.items():
-        steps = ((states[row] - states[row].min()) / span * parts).astype(np.int64)
-        code = code * (int(parts) + 2) + steps
-    return code

@@ -1,114 +1,176 @@
-"""Explains why no arrangement fits: what is short, by how much, and what would do."""
+"""Explains why no arrangement fits: what is short, by how much, and what would do.
+
+Whether something fits depends on the smallest sizes only: a larger one needs more accelerators, and as much memory
+of each. So all questions here are asked about a problem in which each component has its smallest size alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
 from roost.errors import Finding, PlacementError, counted
-from roost.suggesting.arrangement import cost_of
+from roost.suggesting.arrangement import Arrangement, cost_of
+from roost.suggesting.cost_curves import cost_curve
 from roost.suggesting.memory_holders import listed, peak_holders
 from roost.suggesting.problem import Problem
+from roost.suggesting.profile import ComponentProfile
 from roost.suggesting.solver import solve
 
-_FEW_PAIRS = 3_000_000
-_STEPS = 14  # halvings of the range of memory
+_CLOSE = 1e-3  # GiB; how exactly the least memory that would do is found
+
+
+def smallest_arrangement(problem: Problem, *, check_memory: bool = True) -> Arrangement | None:
+    """An arrangement of the smallest sizes. There is one if any arrangement fits."""
+    totals = {group.label: group.total for group in problem.groups}
+    return _fitting(problem, totals, check_memory=check_memory)
 
 
 def infeasible(problem: Problem) -> PlacementError:
-    if solve(problem, check_memory=False, most_pairs=_FEW_PAIRS).tree is None:
+    if smallest_arrangement(problem, check_memory=False) is None:
         return PlacementError(*_too_few(problem))
     return PlacementError(_too_little_memory(problem))
 
 
+def _fitting(problem: Problem, totals: Mapping[str, int], *, check_memory: bool) -> Arrangement | None:
+    """An arrangement of the smallest sizes that fits groups of these totals."""
+    groups = tuple(replace(group, total=totals[group.label]) for group in problem.groups)
+    curves = {
+        name: {
+            label: cost_curve({size: part.measured[key][size]}, part.width, totals[label])
+            for label, (key, size) in _smallest(problem, part).items()
+            if size <= totals[label]
+        }
+        for name, part in problem.profile.components.items()
+    }
+    return solve(replace(problem, groups=groups, curves=curves), check_memory=check_memory).tree
+
+
+def _smallest(problem: Problem, part: ComponentProfile) -> dict[str, tuple[str, int]]:
+    """By group: under which key of the profile a component was measured for it, and its smallest size there."""
+    keys = {group.label: group.label if group.label in part.measured else "" for group in problem.groups}
+    return {label: (key, min(part.measured[key])) for label, key in keys.items() if part.measured.get(key)}
+
+
+# -- accelerators ------------------------------------------------------------------------------------------
+
+
 def _too_few(problem: Problem) -> list[Finding]:
-    """Accelerators are short even if all components take turns, which needs the fewest."""
-    findings = []
+    """Accelerators are short, for one component by itself or for all together."""
     profile = problem.profile
+    have = {group.label: group.total for group in problem.groups}
+    enough = _would_do(problem)
+    more = sum(enough.values()) - sum(have.values())
+    wanted = f"plan for at least {_amounts(enough)}"
+    findings = []
     for name, part in profile.components.items():
         if part.needs_accelerators and not problem.curves[name]:
-            _, least, most = min(
-                (min(table) - group.total, min(table), group.total)
-                for group in problem.groups
-                if (table := part.measured.get(group.label) or part.measured.get(""))
-            )
+            sizes = {label: size for label, (_, size) in _smallest(problem, part).items()}
+            label, size = min(sizes.items(), key=lambda one: one[1] - have[one[0]])
+            on = f" on {label!r}" if len(have) > 1 else ""
+            than = f"{label!r} has" if len(have) > 1 else "there are"
             findings.append(
                 profile.document.finding(
                     "RP113",
-                    f"{name}: its smallest measured size is {least}, {least - most} more than there are",
+                    f"{name}: its smallest measured size{on} is {size}, {size - have[label]} more than {than}",
                     (*profile.at(name), "seconds"),
-                    why=f"no size outside the measured range is used, and the group has {most}",
-                    remedy=f"measure it on {most} or fewer, or plan for at least {least} accelerators",
+                    why=f"no size outside the measured range is used, and there are {_amounts(have)}",
+                    remedy=f"measure it on {have[label]} or fewer{on}, or {wanted}",
                 )
             )
-    if findings:
-        return findings
-    total = sum(group.total for group in problem.groups)
-    return [
+    return findings or [
         Finding(
             code="RP113",
-            what=f"no arrangement fits {counted(total, 'accelerator')}: at least {_fewest(problem)} would do",
-            why="even if all components take turns, the smallest measured sizes need more",
+            what=f"no arrangement fits {_amounts(have)}: at least {_amounts(enough)} would do, {more} more",
+            why="even if components take turns, their smallest measured sizes need more",
             remedy="add accelerators, or measure the components at smaller sizes",
         )
     ]
 
 
-def _fewest(problem: Problem) -> int:
-    """The fewest accelerators that hold every component at its smallest size, all of a group taking turns."""
+def _amounts(totals: Mapping[str, int]) -> str:
+    """Totals in words; of several groups with their names."""
+    if len(totals) == 1:
+        return counted(next(iter(totals.values())), "accelerator")
+    first, *others = (f"{total} of {label!r}" for label, total in totals.items())
+    return " and ".join([first.replace(" of", " accelerators of", 1), *others])
+
+
+def _would_do(problem: Problem) -> dict[str, int]:
+    """Totals of the groups that would do, with as few more accelerators as possible."""
+    have = {group.label: group.total for group in problem.groups}
+
+    def more(totals: tuple[int, ...]) -> tuple[int, int]:
+        return sum(totals) - sum(have.values()), sum(
+            a != b for a, b in zip(totals, have.values(), strict=True)
+        )
+
+    candidates = sorted(set(_needs(problem)), key=more)
+    for totals in candidates[:-1]:
+        named = dict(zip(have, totals, strict=True))
+        if _fitting(problem, named, check_memory=False) is not None:
+            return named
+    return dict(zip(have, candidates[-1], strict=True))
+
+
+def _needs(problem: Problem) -> Iterator[tuple[int, ...]]:
+    """Totals of the groups that may do: the components of each group take turns there.
+
+    That needs the largest of their sizes, rounded up to the width of some component of the tree. Running beside each
+    other on the same group never needs fewer.
+    """
     parts = [part for part in problem.profile.components.values() if part.needs_accelerators]
-    labels = [group.label for group in problem.groups]
-    choices = [
-        [(label, part.width, min(part.measured.get(label) or part.measured[""])) for label in labels
-         if label in part.measured or "" in part.measured]
-        for part in parts
-    ]  # fmt: skip
-    totals = []
-    for chosen in product(*choices):
-        total = 0
-        for label in labels:
-            here = [(width, size) for where, width, size in chosen if where == label]
-            widest = max((width for width, _ in here), default=1)
-            total += -(-max((size for _, size in here), default=0) // widest) * widest
-        totals.append(total)
-    return min(totals)
+    widths = sorted({1, *(part.width for part in parts)})
+    choices = [[(label, size) for label, (_, size) in _smallest(problem, part).items()] for part in parts]
+    largest = {
+        tuple(
+            max((size for where, size in chosen if where == group.label), default=0)
+            for group in problem.groups
+        )
+        for chosen in product(*choices)
+    }
+    for sizes in largest:
+        for rounding in product(widths, repeat=len(sizes)):
+            yield tuple(
+                max(group.total, -(-size // width) * width)
+                for group, size, width in zip(problem.groups, sizes, rounding, strict=True)
+            )
+
+
+# -- memory ------------------------------------------------------------------------------------------------
 
 
 def _too_little_memory(problem: Problem) -> Finding:
     """The least memory that would do, the same amount more on every accelerator, and who needs it."""
-    profile = problem.profile
-    enough = sum(max(part.memory_gib, part.resident_gib) for part in profile.components.values())
-    little, much = 0.0, enough
-    roomy, tree = problem, None
-    for _ in range(_STEPS):
-        more = (little + much) / 2
+    limits = {group.label: group.memory_gib for group in problem.groups if group.memory_gib is not None}
+
+    def short(tree: Arrangement) -> dict[str, float]:
+        peak = cost_of(tree, problem).peak
+        return {label: peak[label] - limit for label, limit in limits.items()}
+
+    tree = smallest_arrangement(problem, check_memory=False)
+    assert tree is not None  # accelerators are not what is short
+    little, much, slightly = 0.0, max(short(tree).values()), True
+    while much - little > _CLOSE:
+        more = much - _CLOSE if slightly else (little + much) / 2  # often the first is enough already
         groups = tuple(
             replace(group, memory_gib=None if group.memory_gib is None else group.memory_gib + more)
             for group in problem.groups
         )
-        tried = replace(problem, groups=groups)
-        found = solve(tried, most_pairs=_FEW_PAIRS).tree
+        found = smallest_arrangement(replace(problem, groups=groups))
         if found is None:
             little = more
         else:
-            much, roomy, tree = more, tried, found
-    if tree is None:
-        roomy = replace(problem, groups=tuple(replace(group, memory_gib=None) for group in problem.groups))
-        tree = solve(roomy, most_pairs=_FEW_PAIRS).tree
-    assert tree is not None  # it fits without the limits
-    peak = cost_of(tree, roomy).peak
-    short = [
-        group
-        for group in problem.groups
-        if group.memory_gib is not None and peak[group.label] > group.memory_gib
-    ]
-    group = max(short, key=lambda one: peak[one.label] - (one.memory_gib or 0))
-    need, have = peak[group.label], group.memory_gib or 0.0
-    who = listed(peak_holders(tree, roomy, group.label))
+            much, tree = max(short(found).values()), found
+        slightly = not slightly
+    label = max(short(tree), key=short(tree).__getitem__)
+    have, lacking = limits[label], short(tree)[label]
+    who = listed(peak_holders(tree, problem, label))
     return Finding(
         code="RP114",
-        what=f"memory: {who} {need:.4g} of {have:g} GiB per accelerator of {group.label!r}, "
-        f"{need - have:.3g} GiB too much",
+        what=f"memory: {who} {have + lacking:.4g} of {have:g} GiB per accelerator of {label!r}, "
+        f"{lacking:.3g} GiB too much",
         why="this is the arrangement that needs the least more",
         remedy="lower memory_gib or resident_gib, use accelerators with more memory, or add accelerators so that "
         "components need not take turns",

@@ -10,9 +10,9 @@ from roost.suggesting.arrangement import Arrangement, leaves
 from roost.suggesting.cost_curves import cost_curve
 from roost.suggesting.problem import Problem
 from roost.suggesting.profile import ComponentProfile
-from roost.suggesting.solver import solve
+from roost.suggesting.solver import resized, solve
 
-_FEW_PAIRS = 3_000_000
+_MOST_WORK = 5_000_000  # of the solver, for all measurements together: it bounds how long this takes
 _WORTH = 1e-3  # of an iteration; smaller gains are not reported
 
 
@@ -24,6 +24,7 @@ class Measurement:
     accelerators: int
     group: str  # empty: any
     gain: float
+    complete: bool = True  # False: not all arrangements could be looked at, and the gain may be larger
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -31,23 +32,32 @@ class Measurement:
             "accelerators": self.accelerators,
             "group": self.group,
             "gain": self.gain,
+            "complete": self.complete,
         }
 
 
 def next_measurements(problem: Problem, tree: Arrangement, seconds: float) -> tuple[Measurement, ...]:
     """The measurements that could make an iteration shorter, the most promising first.
 
-    Each size is taken to be as fast as perfect scaling from the nearest measured size would make it.
+    Each size is taken to be as fast as perfect scaling from the nearest measured size would make it. Other sizes
+    for the same tree are tried for every one of them, other trees as long as little work was done.
     """
-    found = []
-    for name, part in problem.profile.components.items():
+    hopes = []
+    for part in problem.profile.components.values():
         for group, size, hoped in _missing(problem, tree, part):
             table = {**part.measured[group], size: hoped}
             better = _with(problem, replace(part, measured={**part.measured, group: table}))
-            best = solve(better, limit=seconds * (1 - _WORTH), most_pairs=_FEW_PAIRS)
-            if best.tree is not None:
-                gain = seconds - best.seconds
-                found.append(Measurement(component=name, accelerators=size, group=group, gain=gain))
+            hopes.append((resized(better, tree, seconds), part.name, group, size, better))
+    found, left, limit = [], _MOST_WORK, seconds * (1 - _WORTH)
+    for reached, name, group, size, better in sorted(hopes, key=lambda hope: hope[:4]):
+        best = solve(better, limit=min(limit, reached), most_pairs=left)
+        left = max(0, left - best.pairs)
+        gain = seconds - min(best.seconds if best.tree is not None else seconds, reached)
+        if gain > seconds * _WORTH:
+            complete = best.bound >= best.seconds
+            found.append(
+                Measurement(component=name, accelerators=size, group=group, gain=gain, complete=complete)
+            )
     return tuple(sorted(found, key=lambda one: -one.gain))
 
 

@@ -7,16 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator, Discriminator, Field, Tag
-from pydantic_core import PydanticCustomError
+from typing import Any
 
 from roost.config.document import Document, read_file
-from roost.config.fields import NAME, Count, Section, Text
+from roost.config.fields import NAME
 from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import validate
 from roost.errors import ConfigurationError, Finding, Path, error_for, nearest, shown
+from roost.suggesting.profile_section import ComponentSection, ProfileSection
 
 MAX_COMPONENTS = 12  # the search visits up to 3^components pairs of subsets
 A_PROFILE = (
@@ -24,54 +22,6 @@ A_PROFILE = (
     "start with `profile:`, with `batch`, `flow` and `components` under it",
 )
 _SIZE = re.compile(r"[1-9][0-9]{0,6}")
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, (bool, str)):
-        raise PydanticCustomError("float_type", "a number")
-    return value
-
-
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1e12, allow_inf_nan=False)]
-NotNegative = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1e12, allow_inf_nan=False)]
-
-
-def _seconds_form(value: Any) -> str:
-    if not isinstance(value, dict):
-        return "one"
-    return "maps" if any(isinstance(inner, dict) for inner in value.values()) else "map"
-
-
-Seconds = Annotated[
-    Annotated[Positive, Tag("one")]
-    | Annotated[dict[str, Positive], Tag("map")]
-    | Annotated[dict[str, dict[str, Positive]], Tag("maps")],
-    Discriminator(_seconds_form),
-]
-
-
-class ComponentSection(Section):
-    seconds: Seconds
-    accelerators_per_process: Count = 1
-    streams: bool = False
-    switch: NotNegative = 0.0
-    memory_gib: NotNegative = 0.0
-    resident_gib: NotNegative = 0.0
-
-
-class WeightsSection(Section):
-    source: Text = Field(alias="from")
-    to: Text
-    together: NotNegative
-    apart: NotNegative
-
-
-class ProfileSection(Section):
-    batch: Count
-    flow: dict[str, list[Text]]
-    mode: Literal["sync", "async"] = "sync"
-    weights: WeightsSection | None = None
-    components: dict[str, ComponentSection]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

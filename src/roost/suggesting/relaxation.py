@@ -19,19 +19,7 @@ import numpy as np
 from roost.suggesting.problem import Problem
 
 _TIE = 1e-9
-_STEPS = (
-    24,
-    48,
-    96,
-    192,
-    384,
-    768,
-    1_536,
-    3_072,
-    6_144,
-    12_288,
-    24_576,
-)  # parts into which the accelerators of a group are divided
+_STEPS = tuple(3 << doubling for doubling in range(14))  # parts of the accelerators of a group: 3, 6, 12, ...
 _MOST_WORK = 120_000  # slices that are compared
 
 Tables = Mapping[tuple[str, str], Mapping[int, float]]  # seconds by size, of each component on each group

@@ -149,9 +149,9 @@ class _Run:
             for at, length in enumerate(lengths):
                 begin = max([ends[-1][at] + (renewal if number else 0.0), *(row[i] for i in before[at])])
                 if at == to and most_stale is not None and number > most_stale:
-                    begin = max(begin, ends[number - most_stale][source])
+                    begin = max(begin, ends[number - most_stale][source] + renewal)
                 if at == to:
-                    renewed = sum(one[source] <= begin for one in ends[1:])
+                    renewed = sum(one[source] + renewal <= begin for one in ends[1:])
                     staleness = max(staleness, number - renewed)
                 row.append(begin + length)
             ends.append(row)

@@ -1,9 +1,10 @@
 """Finds the best arrangement of a problem, and proves a bound that none can be below.
 
 For each set of components the solver keeps the Pareto front of its subtrees: accelerators, seconds, seconds to
-the first item, memory, renewal of the weights. Sets are merged from small to large. A pass thins fronts that
-grow too large, which gives an arrangement and a bound. States that cannot lead to a better arrangement than the
-best one found are left out of the next pass, which can then afford finer fronts. A pass without thinning is exact.
+the first item, memory, renewal of the weights. Sets are merged from small to large. Passes that keep only the most
+promising states find a good arrangement first. A pass that thins fronts with stand-ins gives a bound. States that
+cannot lead to a better arrangement than the best one found are left out of the next pass, which can then afford
+finer fronts. A pass without thinning is exact.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from itertools import islice
 import numpy as np
 
 from roost.suggesting.arrangement import Arrangement, iteration_seconds
-from roost.suggesting.component_sets import ComponentSets, Ways, united
-from roost.suggesting.front_building import FrontBuilding, Known, OverBudget, Space
+from roost.suggesting.component_sets import ComponentSets, Ways
+from roost.suggesting.front_building import FrontBuilding
+from roost.suggesting.front_records import Known, OverBudget, Space
 from roost.suggesting.fronts import Ruled
 from roost.suggesting.problem import Problem
 from roost.suggesting.rest_of_iteration import RestOfIteration
 from roost.suggesting.state_rows import TIE, StateRows
 
-_CAPS = (30, 60, 110, 200, 360, 650, 1_200, 2_200, 4_000, 8_000, 16_000)  # states of a front, in each pass
-_MOST_PAIRS = 250_000_000  # candidates of all passes
-_SHAPES = 50  # that are looked at more closely after each pass
+_CAPS = (40, 80, 160, 320, 640, 1_300, 2_600, 5_200, 16_000, 64_000)  # states of a front, in each pass
+_FIRST_CAPS = (15, 45)  # states of a front, in the passes that look for good arrangements first
+_LAST_LOOK = 320  # a finer look costs more than it saves
+_MOST_PAIRS = 170_000_000  # candidates of all passes: about half a minute
 _ROUGH = 60  # states of a front, when several arrangements are wanted
 
 
@@ -48,24 +51,34 @@ def solve(
 ) -> Solution:
     """The best arrangement that uses only these operations and takes at most `limit` seconds."""
     search = _Search(problem, operations, limit, most_pairs, check_memory)
-    found = Solution(tree=None, seconds=np.inf, bound=0.0, exact=False, states=0, pairs=0)
-    for cap in _CAPS:
-        try:
+    bound, exact = search.bound, False
+    try:
+        exact = any(search.look_around(cap) for cap in _FIRST_CAPS)
+        for cap in () if exact else _CAPS:
             exact = search.run(cap)
-        except OverBudget:
-            break
-        seconds = search.known.limit
-        found = Solution(
-            tree=search.best,
-            seconds=seconds,
-            bound=seconds if exact else min(seconds, max(found.bound, search.bound)),
-            exact=exact,
-            states=search.known.largest,
-            pairs=most_pairs - search.known.pairs_left,
-        )
-        if exact or (search.best is None and search.bound == np.inf):
-            break
-    return found
+            bound = max(bound, search.bound)
+            if exact or (search.best is None and bound == np.inf):
+                break
+            if cap <= _LAST_LOOK:
+                search.look_around(cap)
+    except OverBudget:
+        pass
+    seconds = search.known.limit
+    return Solution(
+        tree=search.best,
+        seconds=seconds,
+        bound=seconds if exact else min(seconds, bound),
+        exact=exact,
+        states=search.known.largest,
+        pairs=most_pairs - search.known.pairs_left,
+    )
+
+
+def resized(problem: Problem, tree: Arrangement, seconds: float) -> float:
+    """The seconds of an arrangement of this shape with the best sizes; at most the given ones."""
+    search = _Search(problem, ("turns", "beside"), seconds, _MOST_PAIRS, True)
+    search.improve(search.without_stand_ins(search.space.sets.ways_of(tree), _ROUGH))
+    return search.known.limit
 
 
 def near_best(problem: Problem, limit: float, most: int, most_pairs: int) -> list[Arrangement]:
@@ -106,13 +119,29 @@ class _Search:
         self.known = Known(limit=limit, pairs_left=1 << 40)
         self.all_ways = sets.ways(operations)
         self.best: Arrangement | None = None
-        self.bound = 0.0
+        self.bound = max(self.space.rest_of_iteration.rest(0))  # what all components need at least
         if self.space.turns:  # all in turns, each component as fast as it can be, is a first limit
-            self.improve(FrontBuilding(self.space, self.known, sets.one_after_the_other(), 1_000, True))
+            self.improve(
+                FrontBuilding(self.space, self.known, sets.one_after_the_other(), 1_000, only_fastest=True)
+            )
         self.known.pairs_left = most_pairs
 
     def built(self, ways: Ways, cap: int) -> FrontBuilding:
         return FrontBuilding(self.space, self.known, ways, cap)
+
+    def without_stand_ins(self, ways: Ways, cap: int) -> FrontBuilding:
+        return FrontBuilding(self.space, self.known, ways, cap, stand_ins=False)
+
+    def look_around(self, cap: int) -> bool:
+        """Look for better arrangements among the most promising states: a better limit leaves less to prove.
+
+        True if nothing was thinned out, so that there is nothing left to prove.
+        """
+        building = self.without_stand_ins(self.all_ways, cap)
+        self.improve(building)
+        if self.best is not None and not building.exact:
+            self.improve(self.without_stand_ins(self.space.sets.ways_of(self.best), 3 * cap))
+        return building.exact
 
     def run(self, cap: int) -> bool:
         """Compute all fronts with at most about `cap` states each. True if none was thinned."""
@@ -123,14 +152,6 @@ class _Search:
         if building.exact:
             return True
         self._rule_out(building)
-        # Better sizes for good shapes make the next pass cheaper.
-        shapes = self.shapes(building, _SHAPES)
-        if self.best is not None:
-            shapes.append(self.space.sets.ways_of(self.best))
-        if shapes:
-            self.improve(self.built(united(shapes), 2 * cap))
-        if self.best is not None:
-            self.improve(self.built(self.space.sets.ways_of(self.best), 6 * cap))
         return False
 
     def shapes(self, building: FrontBuilding, most: int) -> list[Ways]:

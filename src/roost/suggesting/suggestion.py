@@ -10,7 +10,7 @@ from roost.placement.strategies import inventory_of
 from roost.planning.plan import Plan
 from roost.suggesting.arrangement import Arrangement, Leaf, cost_of, iteration_seconds, leaves
 from roost.suggesting.checker import Checker
-from roost.suggesting.infeasible import infeasible
+from roost.suggesting.infeasible import infeasible, smallest_arrangement
 from roost.suggesting.memory_holders import listed, peak_holders
 from roost.suggesting.next_measurements import Measurement, next_measurements
 from roost.suggesting.present import present_arrangement
@@ -119,20 +119,21 @@ def suggest(profile: Any, inventory: Any, *, groups: Any = None, present: Plan |
     """
     problem = pose(read_profile(profile), inventory_of(inventory), groups)
     found = solve(problem)
-    if found.tree is None:
+    tree = found.tree or smallest_arrangement(problem)  # the search may end before it meets one that fits
+    if tree is None:
         raise infeasible(problem)
-    gap = 0.0 if found.exact else max(0.0, 1 - found.bound / found.seconds)
-    seconds = iteration_seconds(found.tree, problem)
+    seconds = iteration_seconds(tree, problem)
+    gap = 0.0 if found.exact else max(0.0, 1 - found.bound / seconds)
     return Suggestion(
         problem=problem,
-        arrangement=found.tree,
+        arrangement=tree,
         seconds=seconds,
         bound=seconds * (1 - gap),
         gap=gap,
-        placement=placement_of(found.tree, problem),
-        accelerators_used=sum(cost_of(found.tree, problem).accelerators.values()),
+        placement=placement_of(tree, problem),
+        accelerators_used=sum(cost_of(tree, problem).accelerators.values()),
         alternatives=tuple(_alternatives(problem, present)),
-        binding=tuple(_binding(problem, found.tree, seconds)),
+        binding=tuple(_binding(problem, tree, seconds)),
     )
 
 

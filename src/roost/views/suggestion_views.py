@@ -87,8 +87,8 @@ def notes(report: SuggestionReport) -> list[str]:
             f"{one.accelerators} of {one.group}" if one.group else counted(one.accelerators, "accelerator")
         )
         found.append(
-            f"worth measuring: {one.component} on {where}, up to {one.gain:.4g} s "
-            f"({one.gain / report.suggestion.seconds:.1%}) of an iteration"
+            f"worth measuring: {one.component} on {where}, {'up to' if one.complete else 'perhaps more than'} "
+            f"{one.gain:.4g} s ({one.gain / report.suggestion.seconds:.1%}) of an iteration"
         )
     return found
 
