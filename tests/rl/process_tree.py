@@ -36,7 +36,12 @@ def lives(process: psutil.Process) -> bool:
 
 
 def keepers_of(pid: int) -> list[psutil.Process]:
-    return [process for process in those_with(keeper.__file__) if process.cmdline()[4] == str(pid)]
+    found = []
+    for process in those_with(keeper.__file__):
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[4:5] == [str(pid)]:  # empty for one that has just ended
+                found.append(process)
+    return found
 
 
 @contextlib.contextmanager

@@ -14,12 +14,6 @@ from roost.errors import counted, nearest
 if TYPE_CHECKING:
     from roost.engine.job.started_process import StartedProcess
 
-address_option = click.option(
-    "--address",
-    metavar="ADDRESS",
-    help="The Ray the job runs on. Default: RAY_ADDRESS, then where a job of this machine runs, then your Ray here.",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from roost.cli.chosen_process import address_option, job_argument
+from roost.cli.chosen_process import job_argument
 from roost.cli.ending import FAILED, FINE, FORMAT_VERSION, emit_json, tell, tell_findings
+from roost.cli.running_job import address_option
 from roost.errors import Finding, JobEnded, counted
 
 if TYPE_CHECKING:

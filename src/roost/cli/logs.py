@@ -7,8 +7,9 @@ import sys
 
 import click
 
-from roost.cli.chosen_process import Target, address_option, described, target_argument
+from roost.cli.chosen_process import Target, described, target_argument
 from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, tell, tell_findings, wants_colour
+from roost.cli.running_job import address_option
 from roost.views.process_text import log_text
 
 

@@ -11,28 +11,38 @@ from typing import Any, TypeVar
 import click
 
 from roost.cli.ending import UNREACHABLE, tell_findings
+from roost.config.fields import NAME
 from roost.engine.connection.embedded import own_cluster_address
+from roost.engine.job.job_address import address_of, latest_address
 from roost.errors import ClusterError, Finding
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONNECT_WITHIN = 60.0  # seconds
 
 address_option = click.option(
-    "--address", metavar="ADDRESS", help="The Ray to ask. Default: RAY_ADDRESS, then yours on this machine."
+    "--address",
+    metavar="ADDRESS",
+    help="The Ray to ask. Default: RAY_ADDRESS, then the Ray of the job, then yours on this machine.",
 )
 
 
-def chosen_address(address: str | None) -> str | None:
-    """The Ray that the option or RAY_ADDRESS names, or this user's own; None when there is none."""
-    return address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+def chosen_address(address: str | None, job: str | None) -> str | None:
+    """The Ray that the option or RAY_ADDRESS names, else where the job runs; None when there is none.
+
+    Without a job: this user's own Ray, else an embedded one on which a job was started last.
+    """
+    named = address or os.environ.get("RAY_ADDRESS")
+    if job is None:
+        return named or own_cluster_address() or latest_address()
+    return named or (address_of(job) if NAME.fullmatch(job) else None) or own_cluster_address()
 
 
 def no_ray() -> ClusterError:
     return ClusterError(
         code="RE101",
         what="there is no Ray to ask",
-        why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
-        remedy="name one with --address; an embedded one says its address when it starts",
+        why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray and no job on this machine",
+        remedy="name one with --address",
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import asdict
 
 import click
 
-from roost.cli.chosen_process import Target, address_option, described, target_argument
+from roost.cli.chosen_process import Target, described, target_argument
 from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, emit_json, tell_findings, wants_colour
+from roost.cli.running_job import address_option
 from roost.errors import ClusterError, Finding
 from roost.views.process_text import stacks_text
 

@@ -93,7 +93,7 @@ def command(
     if web:
         check_web()
     show = Show(one=job is not None, show_all=show_all, as_json=as_json)
-    reached = chosen_address(address)
+    reached = chosen_address(address, job)
     problem: ClusterError = no_ray()
     if reached is not None:
         try:

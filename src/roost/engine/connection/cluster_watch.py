@@ -45,6 +45,7 @@ _spared: dict[str, threading.Event] = {}  # jobs of whose end the main thread kn
 _watched = ""
 _own_node: Process | None = None  # the process of the Ray node that this program is connected through
 _close = threading.Event()
+_end_expected = threading.Event()  # this program asked for the end of the cluster
 _main_knows = threading.Event()  # the main thread was told of the loss, or is not to be interrupted
 
 
@@ -66,7 +67,13 @@ def forget_cluster() -> None:
     global _watched, _gone, _own_node
     _close.set()
     _watched, _gone, _own_node = "", None, None
+    _end_expected.clear()
     leave_main_alone()
+
+
+def expect_end() -> None:
+    """The end of the cluster is still raised, but no longer logged as an error."""
+    _end_expected.set()
 
 
 def check_cluster(job: str = "") -> None:
@@ -258,7 +265,8 @@ def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
         why=why,
         remedy="every process of the job ended with it; start Ray, then the job again",
     )
-    log.error("%s", render(gone.findings))
+    if not _end_expected.is_set():
+        log.error("%s", render(gone.findings))
     _let_the_program_end()
     if not _main_knows.wait(OWN_CODE_FOR) and not close.is_set():
         raise_in_main(ClusterGone(*gone.findings))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import agent_on, start_agents
 from roost.engine.job.channel_host import ChannelHost
+from roost.engine.job.job_address import address_of
 from roost.engine.job.job_folder import read_processes
 from roost.engine.job.managers import MANAGERS, NodeManager, WorkerManager, running_jobs
 from roost.engine.job.node_agent import NodeAgent
@@ -230,29 +230,19 @@ class JobAccess:
 
 
 def _address_of(job: str) -> str | None:
-    """Where a job of this machine runs, by its folder: an embedded Ray is noted nowhere else. Else this user's Ray."""
+    """Where a job of this machine runs, by its folder; else this user's Ray."""
+    if (where := address_of(job)) is not None:
+        return where
     found = read_processes(job)
-    noted = str(found[0].get("address", "")) if found is not None else ""
-    if _answers(noted):
-        return noted
     own = own_cluster_address()
     if own is None and found is not None:
         logs = next((one["logs"][0] for one in found[1] if one["logs"]), "").rpartition("/")[0]
         raise JobEnded(
             code="RE106",
-            what=f"job {job!r} has ended, and the Ray at {noted} on which it ran is gone",
+            what=f"job {job!r} has ended, and the Ray at {found[0].get('address')} on which it ran is gone",
             why="an embedded Ray ends with its job, and takes the job's logs with it"
             if not os.path.isdir(logs)  # noqa: PTH112
             else "",
             remedy=f"its logs are in {logs}" if os.path.isdir(logs) else "",  # noqa: PTH112
         )
     return own
-
-
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
-    except (OSError, ValueError):
-        return False
-    return True

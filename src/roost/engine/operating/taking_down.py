@@ -15,7 +15,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 from roost.engine.connection.actors import NAMESPACE, find_actor, job_namespace
-from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.connection.cluster_watch import ask_head, expect_end
 from roost.engine.connection.job_notes import leave_note
 from roost.engine.job.managers import NodeManager, WorkerManager
 from roost.engine.job.take_down_order import TakeDownOrder
@@ -84,6 +84,7 @@ class TakingDown:
         self._note_families()  # by agents of this command: they outlive the job, and see what is left of it
         driver = driver_of(access)
         orderly = False
+        expect_end()  # an embedded Ray ends with its driver
         if access.running:
             self._order()
             if not force:
