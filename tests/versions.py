@@ -33,7 +33,7 @@ WITHOUT_HYDRA = f"{MARKS} and not hydra"  # Hydra 1.3 refuses the newest OmegaCo
 # The engine imports Ray. Placement's arithmetic and the handling of processes use no dependency.
 LEFT_OUT = (
     *("tests/engine", "tests/rl", "tests/soak", "tests/torch", "tests/placement"),
-    *("tests/test_properties.py", "tests/test_golden.py"),
+    *("tests/test_properties.py", "tests/test_golden.py", "tests/cli/test_job_verbs.py"),
 )
 
 
