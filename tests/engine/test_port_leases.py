@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -18,6 +19,8 @@ from running import Program, eventually, module_path, new_job
 
 import roost
 from roost.engine.connection.actors import on_node
+from roost.engine.job.node_agent import NodeAgent
+from roost.engine.processes.process_facts import Owner
 
 pytestmark = pytest.mark.ray
 
@@ -240,3 +243,22 @@ def test_inline_workers_lease_in_this_process() -> None:
         with pytest.raises(roost.ClusterError, match="node 2 does not exist"):
             inline.lease_ports(2)
     assert all(map(is_free, leases[1].ports))
+
+
+def test_a_request_that_was_withdrawn_before_it_came_is_not_granted() -> None:
+    """Ray may deliver the two calls of a process in the other order."""
+
+    async def asked() -> None:
+        agent, lease, lock = NodeAgent(), Owner(), Owner()
+        await agent.withdraw_lease(lease)
+        assert await agent.lease_ports(2, False, lease) == []
+        await agent.withdraw(lock)
+        with pytest.raises(roost.ClusterError, match="withdrawn"):
+            await agent.acquire(lock, [0], 1.0, None)
+        assert await agent.hold_on(0) is None
+        kept = await agent.lease_ports(2, False, lease)  # asked for again
+        assert len(kept) == 2
+        await agent.withdraw_lease(lease)
+        assert all(map(is_free, kept))
+
+    asyncio.run(asked())

@@ -69,7 +69,7 @@ def lease_from(
     try:
         ports = answer(request, f"leasing ports on {host}", ANSWER_WITHIN if limit is None else limit)
     except NoAnswer:  # the agent may still grant the lease, which no process would use
-        agent_of(job, node_id).release_lease.remote(owner)
+        agent_of(job, node_id).withdraw_lease.remote(owner)
         raise
     return PortLease(host=host, ports=ports, _give_back=partial(_release, job, node_id, owner))
 

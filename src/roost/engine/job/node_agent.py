@@ -41,6 +41,7 @@ class NodeAgent(NodeInspection):
         self._shelf = PortShelf()
         self._locks = LockTable()
         self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
+        self._withdrawn: set[Owner] = set()  # requests that have not come yet
         self._watcher: asyncio.Task[None] | None = None
         self._logs: dict[Process, CallReader] = {}  # kept, so that calls of a dead worker can still be read
         self._followers: dict[Process, CallFollower] = {}  # of logs that were summed up before
@@ -205,6 +206,8 @@ class NodeAgent(NodeInspection):
         self, count: int = 1, consecutive: bool = False, owner: Owner | None = None
     ) -> list[int]:
         """Ports that were free. The owner holds them until it releases them or ends."""
+        if owner is not None and self._was_withdrawn(owner):
+            return []
         ports = self._shelf.take(count, consecutive, owner)
         self._keep_watch()
         return ports
@@ -216,12 +219,25 @@ class NodeAgent(NodeInspection):
         """By owner and not by number: a released port may belong to another owner by now."""
         self._shelf.release_owner(owner)
 
+    async def withdraw_lease(self, owner: Owner) -> None:
+        """The owner no longer waits for its lease."""
+        if not self._shelf.release_owner(owner):
+            self._withdrawn.add(owner)
+
+    def _was_withdrawn(self, owner: Owner) -> bool:
+        """Whether the owner gave up before its request came: Ray may deliver two calls in the other order."""
+        known = owner in self._withdrawn
+        self._withdrawn.discard(owner)
+        return known
+
     # -- locks -----------------------------------------------------------------------------------------
 
     async def acquire(
         self, owner: Owner, devices: Sequence[Device], timeout: float, hold_for: float | None
     ) -> Decision:
         """Wait for the devices, at most `timeout` seconds."""
+        if self._was_withdrawn(owner):
+            raise ClusterError(code="RE112", what="the request for this lock was withdrawn")
         answer = self._answers[owner] = asyncio.get_running_loop().create_future()
         now = time.monotonic()
         self._tell(self._locks.request(owner, devices, now, now + timeout, hold_for))
@@ -233,6 +249,8 @@ class NodeAgent(NodeInspection):
 
     async def withdraw(self, owner: Owner) -> None:
         """The owner no longer waits for the answer."""
+        if owner not in self._answers and owner not in self._locks.owners:
+            self._withdrawn.add(owner)
         self._tell(self._locks.withdraw(owner, time.monotonic()))
         self._forget(owner)
 
