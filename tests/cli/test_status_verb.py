@@ -42,6 +42,12 @@ def test_without_a_ray_there_are_only_histories(cli: Any) -> None:
     done = cli("status", "--json")
     assert (done.code, [job["job"] for job in done.data["jobs"]]) == (4, ["old"])
     jsonschema.validate(done.data, output_schema("status"))
+
+
+@pytest.mark.installed
+@pytest.mark.usefixtures("elsewhere")
+def test_a_history_is_shown_though_its_ray_cannot_be_reached(cli: Any) -> None:
+    JobHistory("old").write(Event(action="shut down"))
     done = cli("status", "old", "--address", "127.0.0.1:1")  # nothing listens there
     assert (done.code, "cannot connect to Ray" in done.err) == (4, True)
     assert done.out.startswith("job old: ended")
