@@ -184,7 +184,9 @@ def run_python(body: str, namespace: dict[str, Any], page: Path) -> None:
         return
     test = doctest.DocTestParser().get_doctest(body, namespace, name_of(page), name_of(page), 0)
     said: list[str] = []
-    runner = doctest.DocTestRunner(WithoutLogs(), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    runner = doctest.DocTestRunner(
+        WithoutLogs(), verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    )
     runner.run(test, out=said.append, clear_globs=False)
     namespace.update(test.globs)
     assert not said, "".join(said)
