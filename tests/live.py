@@ -52,6 +52,20 @@ def cluster(shared_job: roost.Cluster) -> Iterator[roost.Cluster]:
     yield shared_job
     shared_job._backend.reservation.release()
     shared_job._backend._uses.clear()
+    _end_channels(shared_job.job)
+
+
+def _end_channels(job: str) -> None:
+    """Idle processes take processor time from the tests of the next modules."""
+    import ray
+
+    from roost.engine.connection.actors import job_namespace
+
+    for named in ray.util.list_named_actors(all_namespaces=True):
+        if named["namespace"] == job_namespace(job) and named["name"].startswith(
+            ("channel:", "data-buffer:")
+        ):
+            ray.kill(ray.get_actor(**named))
 
 
 @pytest.fixture
