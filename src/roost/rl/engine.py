@@ -80,7 +80,7 @@ class Engine(ConfinedWorker):
         """Start serving. The default does nothing."""
 
     def healthy(self) -> bool:
-        """Whether the engine can serve. `RolloutManager.endpoints` lists only healthy engines."""
+        """Whether the engine can serve; a rollout lists only endpoints of engines that can."""
         return True
 
     def stop(self) -> None:
