@@ -15,7 +15,7 @@ _PROCESS_STATES = tuple(state for state in STATES if state not in ("ended", "not
 
 
 class CallCounts:
-    """The calls of each component, added up over its processes. They never fall: a process that is gone still counts."""
+    """The calls of each component, added up over its processes. They never fall: an ended process still counts."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[object, ...], tuple[str, str, tuple[CallTotal, ...]]] = {}

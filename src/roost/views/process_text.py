@@ -35,7 +35,7 @@ def log_text(line: LogLine, colour: bool = False) -> str:
 
 
 def stacks_text(seen: Sequence[SeenProcess], *, show_all: bool = False, colour: bool = False) -> str:
-    """The threads of each process that run the job's code, without frames of roost and Ray below it; or all, in full."""
+    """The threads of each process that run the job's code, without the frames that call it; or all, in full."""
     blocks = []
     for one in seen:
         lines = [_title(one.process, one.stacks.state, one.stacks.how)]
