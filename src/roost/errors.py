@@ -216,7 +216,7 @@ class RoostError(Exception):
         path: Path = (),
         where: Span | None = None,
     ) -> None:
-        """With findings, or with the fields of the only one."""
+        """Takes findings, or the fields of a single one."""
         if code:
             findings = (Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where),)
         super().__init__(*findings)
@@ -250,11 +250,11 @@ class ReservationError(ClusterError):
 
 
 class JobEnded(ClusterError):
-    """The job, or the process of roost that was asked, has ended."""
+    """The job has ended, or the process of roost that should answer."""
 
 
 class JobTakenDown(JobEnded):
-    """Someone ended the job with `roost down`."""
+    """A user ended the job with `roost down`."""
 
 
 class ClusterGone(ClusterError):
@@ -289,7 +289,7 @@ class CallTimeout(WorkerError, TimeoutError):
 
 
 class ChannelError(ClusterError):
-    """A channel could not do what it was asked. `done` items of a put had gone in before."""
+    """A channel could not carry out a request. `done` items of a put went in before."""
 
     done: int = 0
 
@@ -299,7 +299,7 @@ class ChannelClosed(ChannelError):
 
 
 class ChannelTimeout(ChannelError, TimeoutError):
-    """The channel was full, or had too few items, for all the time of a wait."""
+    """The channel stayed full, or had too few items, until the timeout."""
 
 
 def errors_in(findings: Iterable[Finding]) -> list[Finding]:
@@ -374,7 +374,7 @@ def excerpt(place: Span, path: Path) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes: Chinese characters two, combining marks none."""
+    """The width of a text in a terminal: Chinese characters take two columns, combining marks none."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(ch) in "WF" for ch in text)

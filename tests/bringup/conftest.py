@@ -1,4 +1,4 @@
-"""Snapshots are compared as those of the views are."""
+"""A snapshot fixture like that of the tests of views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that compete for accelerators, as they are told: `reserve NODE:DEVICE,... ` or `release`."""
+"""Jobs that compete for accelerators. They obey commands: `reserve NODE:DEVICE,... ` or `release`."""
 
 from __future__ import annotations
 

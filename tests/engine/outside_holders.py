@@ -1,4 +1,4 @@
-"""A module that changes what its process sees when it is imported, as some libraries do."""
+"""A module whose import changes CUDA_VISIBLE_DEVICES of its process, as some libraries do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job leaves behind."""
+"""Finds what a job leaves behind: processes, ports and accelerators."""
 
 from __future__ import annotations
 

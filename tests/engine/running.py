@@ -1,4 +1,4 @@
-"""Programs run as drivers, and waiting for what must come true."""
+"""Runs programs as drivers, and waits for conditions."""
 
 from __future__ import annotations
 

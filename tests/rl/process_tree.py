@@ -1,4 +1,4 @@
-"""Engines in processes of their own, and who is left of their children."""
+"""Runs engines in processes of their own, and finds children of theirs that are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small problems, and a search of them that knows no dominance: every state of every tree."""
+"""Random small problems, and a search without dominance rules: it visits every state of every tree."""
 
 from __future__ import annotations
 

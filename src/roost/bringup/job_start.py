@@ -1,4 +1,4 @@
-"""What a target needs to know to start Ray for a job: its nodes by shape, and the command that runs the job."""
+"""The facts that a target needs to start Ray for a job: the nodes by shape, and the command that runs the job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roost.inventory.accelerators import AcceleratorType, known_accelerators
 from roost.inventory.nodes import Accelerators, Node
 from roost.planning.plan import Plan
 
-# Ray counts these itself. The others it must be told.
+# Ray counts these itself. `ray start` must declare the others.
 _COUNTED_BY_RAY = frozenset(
     kind.value
     for kind in (
@@ -25,12 +25,12 @@ _COUNTED_BY_RAY = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """What a scheduler is asked for. Nodes of one shape can stand in for each other."""
+    """The kind of node to ask a scheduler for. Nodes of one shape are interchangeable."""
 
     accelerators: Accelerators
     cpus: int | None
-    selections: tuple[str, ...] = ()  # what the target calls such nodes, as the user said
-    host: str = ""  # set where it must be this very machine, because a robot is attached to it
+    selections: tuple[str, ...] = ()  # the target's names for such nodes, from `select`
+    host: str = ""  # set if it must be this machine: a robot is attached to it
 
     @property
     def name(self) -> str:
@@ -50,9 +50,9 @@ class JobStart:
 
     name: str
     plan: Plan
-    command: str  # a line of shell, which runs the job when Ray is there
+    command: str  # a line of shell that runs the job once Ray runs
     waits: bool = False  # the command waits for the nodes itself, as `roost launch` does
-    timeout: float = 300.0  # seconds that the nodes may take to be there
+    timeout: float = 300.0  # seconds to wait for the nodes
     declare: bool = False  # tell Ray the plan's accelerators instead of letting it count them
     select: Mapping[str, str] = field(default_factory=dict)  # by accelerator model or node group
     setup: tuple[str, ...] = ()  # lines of shell before anything else
@@ -134,7 +134,7 @@ class JobStart:
 
 
 def ray_resources(shape: NodeShape, declare: bool) -> dict[str, str]:
-    """The options of `ray start` for what Ray does not find out by itself on a node of this shape."""
+    """The options of `ray start` for resources that Ray does not detect by itself on a node of this shape."""
     held, options = shape.accelerators, dict[str, str]()
     if shape.cpus is not None:
         options["num-cpus"] = str(shape.cpus)
@@ -150,7 +150,7 @@ def ray_resources(shape: NodeShape, declare: bool) -> dict[str, str]:
 
 
 def node_variables(shape: NodeShape, declare: bool) -> dict[str, str]:
-    """Variables of the node's Ray, beside its rank: the kind of accelerators that Ray cannot tell."""
+    """Variables of the node's Ray, beside its rank: the kind of accelerators, if Ray does not detect it."""
     held = shape.accelerators
     named = held.count and (declare or held.type not in _COUNTED_BY_RAY)
     return {"ROOST_ACCELERATOR_TYPE": held.type} if named else {}

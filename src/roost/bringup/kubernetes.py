@@ -15,7 +15,7 @@ from roost.config.ranks import ranges
 from roost.errors import ConfigurationError
 from roost.inventory.accelerators import AcceleratorType
 
-# What the vendors' device plugins call the accelerators.
+# The names that the vendors' device plugins have for accelerators.
 RESOURCES = {
     AcceleratorType.NV_GPU.value: "nvidia.com/gpu",
     AcceleratorType.AMD_GPU.value: "amd.com/gpu",
@@ -36,7 +36,7 @@ class KubernetesOptions:
     workdir: str | None = None  # in the image, where the job's file is
     memory: str | None = None  # of each pod, such as 64Gi
     deadline: int | None = None  # seconds that the job may take
-    resources: Mapping[str, str] = field(default_factory=dict)  # replace those of the table above
+    resources: Mapping[str, str] = field(default_factory=dict)  # replace entries of the table above
 
 
 def ray_job(start: JobStart, options: KubernetesOptions) -> dict[str, Any]:

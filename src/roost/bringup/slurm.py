@@ -55,7 +55,7 @@ def _header(start: JobStart, options: SlurmOptions, runs: tuple[ShapedNodes, ...
     first = [
         f"--job-name={start.name}",
         f"--output={options.output}",
-        "--open-mode=append",  # a job that is requeued keeps what it had said
+        "--open-mode=append",  # a requeued job keeps its earlier output
         "--signal=B:TERM@60",  # the script ends the job in order before the time limit
     ]
     parts = []

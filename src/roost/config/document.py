@@ -32,7 +32,7 @@ class Document:
 
     @property
     def file_name(self) -> str:
-        """The name of the file it was read from, without its directories; empty where there was none."""
+        """The name of the document's file, without directories; empty if there is none."""
         return "" if self.name.startswith("<") else FilePath(self.name).name
 
     def value_span(self, path: Path) -> Span | None:
@@ -75,14 +75,14 @@ class Document:
         return where.part(*part) if self._stands_at(where, path) else where
 
     def restated(self, problem: Finding, subject: str, path: Path, **place: Any) -> Finding:
-        """A finding of code that does not know the document, with its subject and its position."""
+        """The finding of code that does not know the document, with a subject and a position added."""
         what, why, remedy = f"{subject}: {problem.what}", problem.why, problem.remedy
         return self.finding(problem.code, what, path, why=why, remedy=remedy, **place)
 
     def _stands_at(self, where: Span, path: Path) -> bool:
         """Whether the span shows the value's own text: not folded, not escaped, not a reference to it."""
         if where is not self.positions.values.get(path):
-            return False  # it is the span of the key, or of a section around the value
+            return False  # `where` is the span of the key, or of a section around the value
         value: Any = self.data
         for step in path:
             value = value[step]
@@ -126,7 +126,7 @@ class JobFile(os.PathLike[str]):
         return read_text(self.path, MAX_BYTES)
 
     def composed(self, overrides: Sequence[str]) -> tuple[dict[str, Any], Positions]:
-        """What Hydra makes of it. The name of a file in the config directory counts from there."""
+        """The data that Hydra composes from the file. A file in the config directory is named relative to it."""
         file, config_dir = self.path, self.config_dir
         if is_pipe(file) and config_dir is None:
             what = f"{self}: a job from a pipe has no directory to find its `defaults` in"
@@ -148,7 +148,7 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     overrides = [overrides] if isinstance(overrides, str) else overrides
     whole: dict[str, Any] | None = None
     at: Path = ()
-    if type(source).__module__.startswith("omegaconf"):  # asked before Mapping: a DictConfig is a Mapping too
+    if type(source).__module__.startswith("omegaconf"):  # before Mapping: a DictConfig is a Mapping too
         from roost.config.interpolation import unresolved
 
         data, whole, at = unresolved(source)
@@ -196,6 +196,6 @@ def read_file(
 def parse(
     text: str, name: str = "<text>", max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> Document:
-    """The document of a YAML text. If it is no mapping, the error says what `wanted` holds: what, remedy."""
+    """The document of a YAML text. If the text is no mapping, the error has the words of `wanted`: what, remedy."""
     data, positions = read_mapping(text, name, max_values, wanted)
     return Document(data, name, positions)

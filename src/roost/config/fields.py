@@ -47,7 +47,7 @@ def _not_empty(value: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 def by_kind(kind: Any, tag: str, otherwise: str) -> Discriminator:
-    """Chooses the member of a union: the one with this tag for values of this kind, else the other."""
+    """Choose the member of a union: the one with this tag for values of this kind, else the other."""
     return Discriminator(lambda value: tag if isinstance(value, kind) else otherwise)
 
 

@@ -1,7 +1,7 @@
 """Composes a job of a Hydra project: Hydra composes the values, and roost finds the file that set each of them.
 
-Hydra is imported only here, and only when a job is composed. Meanwhile its sources of files are replaced by ones
-that let roost read each file first: roost's bounds and refusals hold, and the positions of values are known.
+Only this module imports Hydra, and only when it composes a job. During a composition it replaces Hydra's sources of
+files by sources that let roost read each file first. So roost's limits hold, and the positions of values are known.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from roost.errors import ConfigurationError, Finding, Path, Span, first_line, ne
 from roost.secret_names import hide_rest
 
 MAX_COMPOSED = 2 * MAX_VALUES  # values of all files; a file counts each time Hydra looks at it
-PER_FILE = 50  # values that a file costs beside its own
+PER_FILE = 50  # values that a file counts for, beside its own
 _OWN_STATE = ("GlobalHydra", "VersionBase", "JobRuntime")  # Hydra's singletons that a composition sets
-_ONE_AT_A_TIME = threading.Lock()  # because of them
+_ONE_AT_A_TIME = threading.Lock()  # because of these singletons
 _ELSEWHERE = (
     "configs that a program registers in Python are not seen here; save them with `train.py --cfg job`"
 )
@@ -49,7 +49,7 @@ class Primary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """The values of one file or override, and where in the composition they go."""
+    """The values of one file or override, and their place in the composition."""
 
     data: Any
     positions: Positions = field(default_factory=Positions)
@@ -63,7 +63,7 @@ class _Layer:
         return keys.get(inside), values.get(inside), texts.get(inside)
 
 
-_Holder = tuple[_Layer, Any]  # a layer that has a path, and what it has there
+_Holder = tuple[_Layer, Any]  # a layer that has a path, and its value there
 
 
 def composed(primary: Primary, overrides: Sequence[str]) -> tuple[dict[str, Any], Positions]:
@@ -100,7 +100,7 @@ def composed(primary: Primary, overrides: Sequence[str]) -> tuple[dict[str, Any]
 
 @contextmanager
 def _own_state() -> Iterator[None]:
-    """Gives Hydra a state of its own, and restores that of the program, which may run under `@hydra.main`."""
+    """Give Hydra a state of its own, and restore the program's state afterwards: it may run under `@hydra.main`."""
     from hydra._internal.sources_registry import SourcesRegistry
     from hydra.core.plugins import Plugins
     from hydra.core.singleton import Singleton
@@ -151,7 +151,7 @@ def _files(source: Any, primary: Primary, read: dict[str, _Layer]) -> Any:
     used = 0
 
     class Result(ConfigResult):  # type: ignore[misc]
-        """Counts the values each time that Hydra follows the defaults of a file: a few files can nest forever."""
+        """Counts the values each time Hydra follows the defaults of a file: a few files can nest forever."""
 
         @property
         def defaults_list(self) -> Any:
@@ -211,7 +211,7 @@ def _others(source: Any, read: dict[str, _Layer]) -> Any:
             read.setdefault(config_path, _Layer(data=OmegaConf.to_container(result.config, resolve=False)))
         return result
 
-    return type(source.__name__, (source,), {"load_config": load_config})  # Hydra knows them by name
+    return type(source.__name__, (source,), {"load_config": load_config})  # Hydra finds sources by name
 
 
 def _steps(key: str) -> Path:
@@ -251,7 +251,7 @@ def _nested(package: Path, data: Any) -> Any:
 
 
 def _placed(value: Any, path: Path, holders: Sequence[_Holder], positions: Positions) -> Any:
-    """The value with its keys as text. `holders` have its path, the one merged last first."""
+    """The value with its keys as text. `holders` are the layers that have its path, the last merged first."""
     holders = [(layer, node) for layer, node in holders if node != "???" or value == "???"]
     layer, node = next(((one, node) for one, node in holders if len(path) >= len(one.package)), (None, None))
     if layer is not None:
@@ -300,7 +300,7 @@ def _refusal(
     elif "To append to your config use" in str(error) and blamed is not None:
         remedy = f"check the key; to add it write +{hide_rest(blamed)}"
     if blamed is not None and hide_rest(blamed) != blamed:
-        why = ""  # it may quote the secret
+        why = ""  # the error may quote the secret
     where = (
         override_span(blamed) if blamed is not None else _entry(missing, read) or _top(said, primary, read)
     )

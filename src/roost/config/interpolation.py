@@ -15,7 +15,7 @@ from roost.secret_names import hide_rest, is_secret
 
 MAX_TEXT = 1_000  # characters of a text with interpolations
 MAX_IN_TEXT = 20  # interpolations in one text
-MAX_STEPS = 700  # interpolations in the document; also how many OmegaConf may follow
+MAX_STEPS = 700  # interpolations in the document; also the most that OmegaConf may follow
 MAX_VALUES = 4_000  # values given to OmegaConf
 MAX_RESULT = 20_000  # characters of a resolved text, or values of a resolved mapping
 
@@ -32,7 +32,7 @@ def resolve(
     sections: Sequence[str] = SECTIONS,
     needed: Sequence[str] = ("cluster",),
 ) -> tuple[dict[str, Any], Positions]:
-    """Replace interpolations in the sections roost reads. Only those of the `needed` sections must resolve.
+    """Replace interpolations in the sections roost reads. Only interpolations in `needed` sections must resolve.
 
     A part of a larger configuration resolves inside it: `data` stands in `around` under the path `at`.
     """
@@ -94,7 +94,7 @@ def _with(root: Any, path: Path, value: Any) -> Any:
 
 
 class _Root:
-    """A configuration inside OmegaConf, or as much of it as references may need.
+    """A configuration inside OmegaConf, or the part of it that references may need.
 
     OmegaConf is slow for every value it holds. This class leaves out sections that OmegaConf refuses or that
     are too large: they belong to the user's code, and matter only if an interpolation refers to them.
@@ -224,7 +224,7 @@ def _parses(text: str) -> bool:
 
 
 def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path]:
-    """A `DictConfig`'s unresolved data, the configuration it is part of, and its path in that."""
+    """A `DictConfig`'s unresolved data, the configuration it is part of, and its path in that configuration."""
     if not OmegaConf.is_dict(config):
         what = f"a job is a mapping of sections, not {type(config).__name__}"
         raise ConfigurationError(code="RC103", what=what)

@@ -51,7 +51,7 @@ class Job:
 def read_job(
     source: Any, overrides: Sequence[str] = (), there: Collection[str] = ()
 ) -> tuple[Job, list[Finding]]:
-    """A job and all its problems. Input that cannot be read raises.
+    """A job and all its problems. Raises if the input cannot be read.
 
     A job that declares no node groups may name the groups of its cluster, whose labels are `there`.
     """
@@ -149,7 +149,7 @@ def _without(section: dict[str, Any], broken: Sequence[Path]) -> dict[str, Any]:
 
 
 class _JobReader:
-    """Reads the parts of a `cluster` section, which may have problems already, and collects theirs."""
+    """Reads the parts of a `cluster` section, and adds their problems to the section's own."""
 
     def __init__(self, cluster: ClusterConfig, there: Collection[str], findings: Findings) -> None:
         self.cluster, self.findings, self.document = cluster, findings, findings.document
@@ -196,7 +196,7 @@ class _JobReader:
         )
 
     def _groups(self) -> tuple[NodeGroupConfig | None, ...]:
-        """The readable groups, each at its index in the job; None at the index of any other."""
+        """The node groups by their index in the job; None for a group that cannot be read."""
         groups, places = self.cluster.node_groups or (), [found.path for found in errors_in(self.findings)]
         broken = {path[2] for path in places if path[1:2] == ("node_groups",) and len(path) > 2}
         left = iter(groups)
@@ -296,7 +296,7 @@ def _unknown_shares(
 
 
 def _wishes(shares: Mapping[str, Wish], layout: Layout | None) -> dict[str, Wish]:
-    """Wishes by component: one for `rollout` goes to each group of engines without its own."""
+    """Wishes by component. A wish for `rollout` goes to each group of engines without a wish of its own."""
     wishes = dict(shares)
     parts = [part.component for part in layout.engine_groups()] if layout else []
     if "rollout" in wishes and parts:

@@ -30,7 +30,7 @@ _IS_PROGRAM = {
 
 
 def job_schema() -> Schema:
-    """Every job that roost reads fits it; what it refuses, roost refuses too."""
+    """The JSON Schema of a job. Every job that roost accepts fits it; roost may refuse more."""
     definitions: Schema = {"Interpolation": {"type": "string", "pattern": r"\$\{", "title": "${...}"}}
     found: Schema = {}
     for model in (SupervisedJob, ProgramSections):
@@ -62,9 +62,9 @@ def job_schema() -> Schema:
 
 
 def tidied(schema: Any) -> Any:
-    """A schema of pydantic's with the usual names of bounds, and without titles that only repeat a key.
+    """A schema from pydantic with the usual names of bounds, and without titles that only repeat a key.
 
-    A union becomes `anyOf`, since a text may be of two members at once for a validator that is no parser.
+    A union becomes `anyOf`, because for a validator a text may fit two members at once.
     """
     if isinstance(schema, list):
         return [tidied(item) for item in schema]

@@ -54,7 +54,7 @@ class Layout(LayoutSection):
     def from_args(cls, args: Any) -> Layout:
         """From parsed command-line flags: a `Namespace`, any object with attributes, or a mapping.
 
-        It ignores flags that are not those of a layout, and logs a warning about any that seems a misspelt one.
+        It ignores flags that are not those of a layout, and logs a warning about a flag that looks misspelt.
         None counts as not given.
         """
         args = resolved(args, "the layout")
@@ -77,7 +77,7 @@ class Layout(LayoutSection):
             findings += [
                 rollout.file.located(found, (*PLACE, "servers")) if rollout.file else found
                 for found in error.findings
-                # Servers that cannot be read would have said how many accelerators the rollout has.
+                # Servers that cannot be read explain why the size of the rollout is missing.
                 if not (rollout.findings and found.code == "RC102")
             ]
         if rollout.prefill and not errors_in(findings):

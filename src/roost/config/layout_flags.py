@@ -1,4 +1,4 @@
-"""The flags of programs that are not keys of a layout: what they mean for its servers, and slips in their names."""
+"""Reads flags of programs that are not keys of a layout, and warns about misspelt flags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMON_WORDS = frozenset(("accelerators", "servers", "shares", "node_group"))
 
 
 class ServerFlags(Section):
-    """The flags that say which engines the rollout has; 0 and an empty text count as not given."""
+    """The flags that set the engines of the rollout. 0 and an empty text count as not given."""
 
     prefill_num_servers: NonNegativeInt | None = None
     sglang_config: Text | None = None
@@ -32,7 +32,7 @@ class ServerFlags(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutFlags:
-    """What the flags say about the engines of the rollout, and all that is wrong with them."""
+    """The rollout's engines according to the flags, and the problems of the flags."""
 
     prefill: int = 0
     file: ServerFile | None = None
@@ -71,7 +71,7 @@ def prefill_servers(count: int, layout: LayoutSection) -> Server | Finding:
     width, total = layout.rollout_num_gpus_per_engine, layout.num_rollout
     prefill = count * width
     if not total and not layout.mode.serves:
-        prefill = 0  # its groups have their names, and no accelerators
+        prefill = 0  # the groups keep their names, without accelerators
     elif prefill >= total:
         engines = total // width
         fewer = f"make it {engines - 1} at most, or " if engines > 1 else ""
@@ -91,7 +91,7 @@ def prefill_servers(count: int, layout: LayoutSection) -> Server | Finding:
 
 
 def misspelt_flags(args: Any, keys: Collection[str]) -> list[Finding]:
-    """Warnings about flags that look like misspelt ones of a layout, which has these keys."""
+    """Warnings about flags that look like a misspelt key or flag of a layout. `keys` are the keys of a layout."""
     known = {*keys, *CRITIC_FLAGS, *SHARE_FLAGS, *ServerFlags.model_fields}
     compared = sorted(known - _COMMON_WORDS)
     if isinstance(args, Mapping):
@@ -104,6 +104,6 @@ def misspelt_flags(args: Any, keys: Collection[str]) -> list[Finding]:
 
 
 def _is_given(args: Any, name: str) -> bool:
-    """Whether the flag has a value: objects have methods, too."""
+    """Whether the flag has a value. A method of an object is none."""
     value = args[name] if isinstance(args, Mapping) else getattr(args, name, None)
     return value is not None and not callable(value)

@@ -1,4 +1,4 @@
-"""Finds names that look like misspelt ones of a known set, among the many names that a program has of its own."""
+"""Finds misspelt names of a known set among the many names that a program has of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 64
 def misspelt(
     names: Iterable[str], known: Collection[str], reordered: Collection[str] = (), path: Path = ()
 ) -> list[Finding]:
-    """A warning for each name that is probably meant to be a known one.
+    """A warning for each name that is probably a misspelt known name.
 
     A name counts as misspelt if few letters are wrong, or if it has the words of one of `reordered` in another
     order or without `num`.
@@ -49,13 +49,13 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _is_slip(name: str, known: str) -> bool:
-    """Whether at most two letters are wrong; one in a name under 12 letters, since short names are often similar."""
+    """Whether at most two letters are wrong; one in a name under 12 letters, none under 6: short names are similar."""
     most = 2 if len(known) >= 12 else 1 if len(known) >= 6 else 0
     if abs(len(name) - len(known)) > most:
         return False
     letters = Counter(name)
     letters.subtract(known)
-    if sum(map(abs, letters.values())) > 2 * most:  # cheap, and rules nearly all names out
+    if sum(map(abs, letters.values())) > 2 * most:  # a cheap check that rules out nearly all names
         return False
     return _distance(name, known) <= most
 

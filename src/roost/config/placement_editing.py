@@ -15,7 +15,7 @@ _COMMENT = re.compile(r"\s#.*$")
 
 
 def with_placement(text: str, document: Document, placement: Mapping[str, Any]) -> str:
-    """The text with this placement. Raises if the file is written in a way that cannot be edited safely."""
+    """The text with this placement. Raises if roost cannot edit the file's style safely."""
     lines, newline = text.splitlines(), "\r\n" if "\r\n" in text else "\n"
     cluster = document.data.get("cluster")
     if isinstance(cluster, dict) and cluster.get("layout") is not None:

@@ -1,4 +1,4 @@
-"""What a job file runs: `workers`, the class of each component, and `driver`, the function that is called."""
+"""The program of a job file: `workers`, the class of each component, and `driver`, the function that roost calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Program:
 
 
 def has_program(document: Document) -> bool:
-    """Whether `workers` is meant for roost: training code may have a section of that name too."""
+    """Whether the job file has a program for roost. Training code may have a section `workers` too."""
     workers = document.data.get("workers")
     if not isinstance(workers, dict):
         return False
@@ -77,7 +77,7 @@ def has_program(document: Document) -> bool:
 
 
 def read_program(document: Document) -> tuple[Program | None, list[Finding]]:
-    """The program of a job file as it is written, or all its problems."""
+    """The program of a job file, or all its problems."""
     written = document.data.get("workers")
     if not isinstance(written, dict):
         finding = Finding(code="RC102", what="`workers` is missing", path=("workers",), remedy=EXAMPLE)
@@ -114,11 +114,11 @@ def read_program(document: Document) -> tuple[Program | None, list[Finding]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """The components that workers are written for."""
+    """The components that workers may be written for."""
 
     running: Sequence[str]
     placeholders: Collection[str] = ()
-    others: Collection[str] = ()  # roles of a layout that do not run in its mode
+    others: Collection[str] = ()  # roles of a layout, including those that do not run in its mode
 
     @staticmethod
     def of(job: Job) -> Roles:
@@ -155,7 +155,7 @@ def unmatched(
 
 
 def program_problems(document: Document) -> list[Finding]:
-    """Problems of the program of a job file as it is written, if it has one."""
+    """Problems of the program of a job file, if it has one."""
     if not has_program(document):
         return []
     program, findings = read_program(document)
@@ -174,7 +174,7 @@ def _class_name(component: str) -> str:
 
 
 def driver_config(document: Document) -> DictConfig:
-    """The whole configuration, as Hydra would hand it over: interpolations resolve when they are read."""
+    """The whole configuration as Hydra would pass it: interpolations resolve when they are read."""
     try:
         return OmegaConf.create(with_numbers(document))
     except Exception as error:  # a text that only looks like an interpolation

@@ -191,7 +191,7 @@ def _advice(text: str, role: str) -> str:
 
 
 def _plain(character: str) -> str:
-    """The ASCII character that an author meant whose keyboard or word processor wrote another."""
+    """The ASCII character that the author meant, if a keyboard or word processor wrote another one."""
     kind = unicodedata.category(character)
     if kind == "Cf":  # an invisible character
         return ""
@@ -236,7 +236,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
 
 
 def _instead(segments: list[Segment], mended: str) -> str:
-    """How to write processes that do not follow: as ranks, and as how many there are if that may be meant."""
+    """The remedy for process ranks that do not follow: written as ranks, and as counts if counts may be meant."""
     counts = _as_counts(segments)
     if not mended or not counts or counts == mended:
         return f"write {mended}" if mended else ""
@@ -246,7 +246,7 @@ def _instead(segments: list[Segment], mended: str) -> str:
 
 
 def _as_counts(segments: Sequence[Segment]) -> str:
-    """The text if a lone number after a colon, as in `8-15:4`, is how many; empty if that cannot be meant."""
+    """The text if a lone number after a colon, as in `8-15:4`, is a count; empty if it cannot be one."""
     counts: list[int] = []
     following, known = 0, False
     for segment in segments:
@@ -254,7 +254,7 @@ def _as_counts(segments: Sequence[Segment]) -> str:
         count = len(processes or ranks or ())
         if processes is not None and len(processes) == 1:
             if not known and processes.first == following:
-                return ""  # the first of them is a rank in order, so all are ranks
+                return ""  # the first lone number is the next rank, so all are ranks
             known, count = True, processes.first
             size = len(ranks) if ranks else count
             if count == 0 or (size % count and count % size) or count > 64 * size:
@@ -285,7 +285,7 @@ def _suggestion(segments: Iterable[Segment], counts: Iterable[int]) -> str:
 
 
 def numbered(segments: Iterable[Segment], counts: Iterable[int]) -> RankSpec:
-    """The segments with so many processes each, counted from 0; segments without process ranks stay as they are."""
+    """The segments with `counts` processes each, numbered from 0. Segments without process ranks stay as they are."""
     found, following = [], 0
     for segment, count in zip(segments, counts, strict=True):
         processes = segment.processes and Ranks(following, following + count - 1)

@@ -163,7 +163,7 @@ def validate(
         if problem["type"] != "missing" or not any(
             other[:-1] == steps[:-1] and close_to(str(other[-1]), _keys_at(model, steps[:-1])) == steps[-1]
             for other in unknown
-        ):  # a misspelt key is not reported as missing too
+        ):  # do not report a misspelt key as missing too
             findings.append(_explain(model, problem, document, path, steps))
     return None, findings
 

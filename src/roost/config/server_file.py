@@ -1,6 +1,6 @@
-"""Reads a file of servers: the form in which programs list their rollout engines beside the flags of a layout.
+"""Reads a file of servers, in which programs list their rollout engines beside the flags of a layout.
 
-It is a list of servers, or a mapping with that list under `sglang`. Keys that are not read belong to the engines.
+The file is a list of servers, or a mapping with that list under `sglang`. Other keys belong to the engines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in
 
 ROOT = "sglang"
 _GROUPS = ("server_groups", "engine_groups")
-# Our names of what the file calls otherwise.
+# Our names of keys, and the file's.
 _IN_FILE = {"kind": "worker_type", "gpus_per_engine": "num_gpus_per_engine"}
 
 
@@ -48,7 +48,7 @@ class WrittenServer(_Open):
         return Server(name=self.name, groups=tuple(map(self._group, groups)))
 
     def _group(self, group: WrittenGroup) -> EngineGroup:
-        # A placeholder runs no engines, so the width of the server's engines is not its own.
+        # A placeholder runs no engines, so it does not take the width of the server's engines.
         usual = None if group.worker_type == "placeholder" else self.num_gpus_per_engine
         width = group.num_gpus_per_engine or usual
         return EngineGroup(kind=group.worker_type, num_gpus=group.num_gpus, gpus_per_engine=width)
@@ -65,7 +65,7 @@ class ServerFile:
     warnings: tuple[Finding, ...]
 
     def located(self, finding: Finding, place: Path) -> Finding:
-        """A finding about the servers of a layout, which are at `place`, as one about this file."""
+        """The finding about servers of a layout (at `place`) as a finding about this file."""
         if finding.path[: len(place)] != place:
             return finding
         steps: list[str | int] = [ROOT]

@@ -1,4 +1,4 @@
-"""The section `supervise`: what is done when processes of a component fail."""
+"""The section `supervise`: what roost does when processes of a component fail."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RestartLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """What is done when processes of one component fail."""
+    """What roost does when processes of one component fail."""
 
     policy: Policy = "fail"
     restarts: RestartLimits = RestartLimits()
@@ -94,7 +94,7 @@ class SupervisedJob(Section):
 def read_supervise(
     document: Document, known: Collection[str] | None
 ) -> tuple[dict[str, RestartPolicy], list[Finding]]:
-    """The policies of a job by component, and all problems. `known` is None where components cannot be read."""
+    """The policies of a job by component, and all problems. `known` is None if the components cannot be read."""
     written = document.data.get(SECTION)
     if written is None:
         return {}, []
@@ -122,7 +122,7 @@ def read_supervise(
 
 
 def policies_from(source: Any, known: Collection[str]) -> dict[str, RestartPolicy]:
-    """Policies given in Python: a mapping of components to `RestartPolicy` or to what the job file takes."""
+    """Policies given in Python: a mapping of components to a `RestartPolicy`, or to a policy as in a job file."""
     if not isinstance(source, Mapping):
         what = f"supervise is a mapping of components to policies, not {type(source).__name__}"
         raise ConfigurationError(
@@ -147,7 +147,7 @@ def _policy(entry: PolicySection, spare: tuple[int, ...]) -> RestartPolicy:
 
 
 def _spare_nodes(key: str, entry: PolicySection, findings: Findings) -> tuple[int, ...]:
-    """The spare nodes that are written, each once, ascending. Whether they exist is known when a job is placed."""
+    """The spare nodes in an entry, each once, ascending. The planner checks that they exist."""
     place: Path = (SECTION, key, "spare_nodes")
     written = [] if entry.spare_nodes is None else entry.spare_nodes
     texts = [written] if isinstance(written, str) else written

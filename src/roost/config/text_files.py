@@ -28,7 +28,7 @@ def is_pipe(path: FilePath) -> bool:
 def read_text(path: FilePath, max_bytes: int) -> str:
     """The text of at most `max_bytes` of a regular file, of `-` or of a pipe that the shell opened.
 
-    Another pipe is refused because opening it may block, and a device because it may never end.
+    Refuses other pipes, because opening one may block, and devices, because they may never end.
     """
     name = shown_name(path)
     try:
@@ -59,7 +59,7 @@ def _content(path: FilePath, size: int) -> bytes:
 
 
 def _received(descriptor: int, size: int) -> bytes:
-    """What comes from a descriptor until its end, or the first `size` bytes."""
+    """The bytes of a descriptor up to its end, at most `size`."""
     ready = select.poll()
     ready.register(descriptor, select.POLLIN)
     content = b""
@@ -76,7 +76,7 @@ def _received(descriptor: int, size: int) -> bytes:
 def read_mapping(
     text: str, name: str, max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> tuple[dict[str, Any], Positions]:
-    """The data and positions of a YAML text. If it is no mapping, the error says what `wanted` holds: what, remedy."""
+    """The data and positions of a YAML text. If it is no mapping, the error has the words of `wanted`: what, remedy."""
     data, positions, findings = read_yaml(text.removeprefix("\ufeff"), name, max_values)
     if findings:
         raise error_for(findings)

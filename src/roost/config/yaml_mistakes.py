@@ -1,4 +1,4 @@
-"""Explains YAML syntax errors to readers who know no parsers."""
+"""Explains YAML syntax errors without the words of a parser."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What stands behind a cluster: few verbs, so that another system than Ray could offer them.
+"""The backend protocol. Ray and inline mode implement it; another system could.
 
-Everything above decides and describes; a backend reserves, starts, passes calls on, looks, and ends.
+The code above a backend decides. A backend reserves accelerators, starts processes, passes calls on, observes, and
+ends processes.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ Needs = Mapping[int, set[int]]  # accelerators by node rank
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOrder:
-    """A component of a plan, and what to run as it under which name."""
+    """A component of a plan, its worker class, and the name of its worker group."""
 
     name: str
     component: ComponentPlan
     worker: GroupLauncher
-    shares: tuple[float, ...] = ()  # what each rank is charged of its accelerators, where the plan says so
+    shares: tuple[float, ...] = ()  # each rank's share of its accelerators, if the plan sets one
     policy: RestartPolicy = field(default_factory=RestartPolicy)
 
     @property
@@ -44,14 +45,13 @@ class GroupOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationOrder:
-    """One actor of a plain class, and where it goes."""
+    """One actor of a plain class, and its placement."""
 
     name: str
     cls: type
     place: Placement
-    variables: Mapping[
-        str, str
-    ]  # the caller's; the accelerator's own variable is added unless it is among them
+    # The caller's. The backend adds the visible-devices variable unless the caller sets it.
+    variables: Mapping[str, str]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
 
@@ -74,8 +74,8 @@ class Position:
 
     node: int
     device: int  # its number on the node
-    name: str  # what it is called there, as it was measured
-    bundle: Any = None  # (placement group, index); None where nothing is reserved, as inline
+    name: str  # its measured name on the node
+    bundle: Any = None  # (placement group, index); None inline, where nothing is reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,24 +91,24 @@ class PoolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """What is known of a running process, and its calls."""
+    """The place, state and calls of one process."""
 
     rank: int
     pid: int
     generation: int
-    node: int | None  # where it really is; None when that is no node of the job
+    node: int | None  # the node it runs on; None if that is no node of the job
     state: str  # "running", "dead", or "unknown" when its node does not answer
     calls: tuple[Call, ...] = ()
-    visible: str = ""  # its visible-devices variable, as it was measured when it started
+    visible: str = ""  # its visible-devices variable, measured at its start
 
 
 class Members(Protocol):
     """The processes of one group."""
 
-    placements: tuple[Placement, ...]  # by rank; those of ranks that were moved are the new ones
-    seats: list[str]  # where each rank sits, for messages
+    placements: tuple[Placement, ...]  # by rank; a moved rank has its new placement
+    seats: list[str]  # the node and devices of each rank, for messages
     running: bool
-    handles: dict[int, Any]  # the actor of each rank, where there are actors
+    handles: dict[int, Any]  # the Ray actor of each rank; empty inline
 
     def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
 
@@ -117,14 +117,14 @@ class Members(Protocol):
     def end(self, ranks: Sequence[int]) -> None: ...
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
-        """What is known of every process, in rank order; of a rank that was restarted, the latest comes last."""
+        """The facts of every process, in rank order. A restarted rank has several; the latest comes last."""
 
     def wait_recovered(self, timeout: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningGroup:
-    """A group of the job, as any of its processes can find it."""
+    """A running worker group: its methods and its processes."""
 
     methods: tuple[str, ...]
     members: Members
@@ -138,11 +138,11 @@ class Backend(Protocol):
     master_addr: str
     master_port: int
     owner: bool  # whether this process is the job's driver
-    address: str  # of the system behind it; empty where there is none
+    address: str  # of the Ray cluster; empty inline
 
     @property
     def node_infos(self) -> list[NodeInfo]:
-        """What was found out about each node; inline there is nothing to find out."""
+        """The facts about each node; empty inline."""
 
     @property
     def plans(self) -> list[Plan]:
@@ -153,43 +153,43 @@ class Backend(Protocol):
 
     @property
     def events(self) -> list[Event]:
-        """What happened in this job, in order."""
+        """The events of this job, in order."""
 
     def snapshot(self, timeout: float) -> JobSnapshot:
-        """What the job's processes do now, and how its nodes are."""
+        """The state of the job's processes and nodes now."""
 
     def record(self, events: Sequence[Event]) -> None:
-        """Keep events, for every process of the job."""
+        """Add events to the job's history, which every process of the job can read."""
 
     def current_plan(self, plan: Plan) -> Plan:
-        """The plan that a launched plan has become: processes may have moved."""
+        """A launched plan as it is now: processes may have moved to spare nodes."""
 
     def check_open(self) -> None:
-        """Refuse what is asked of a cluster that was shut down."""
+        """Raise if the cluster was shut down."""
 
     def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
-        """Know further node groups, in every process of the job."""
+        """Add node groups, for every process of the job."""
 
     def forget_groups(self, labels: Collection[str]) -> None:
         """Forget node groups of a launch that failed."""
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
-        """Hold these accelerators for the job, all or none. Returns them, for `unreserve`."""
+        """Reserve these accelerators for the job, all or none. Returns the ones to pass to `unreserve`."""
 
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
-        """A launch no longer needs these accelerators. Those that nothing else uses are given back."""
+        """End a launch's use of these accelerators. Gives back those that nothing else uses."""
 
     def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
         """Start every process of all orders at once, all or none, and verify where each is."""
 
     def running_group(self, name: str) -> RunningGroup:
-        """A group of this job, whichever of its processes launched it."""
+        """A worker group of this job. Any process of the job may have launched it."""
 
     def taken(self, names: Sequence[str]) -> list[str]:
-        """Those of the names under which a group is running."""
+        """The names in `names` that a running group has."""
 
     def restarted(self, name: str) -> None:
-        """Let the job's other processes know the new processes of a group."""
+        """Tell the job's other processes about the new processes of a group."""
 
     def end_group(self, name: str) -> None: ...
 
@@ -200,7 +200,7 @@ class Backend(Protocol):
     def locks_on(self, node: int) -> Locks: ...
 
     def take_positions(self, wanted: PoolRequest) -> list[Position]:
-        """Hold accelerators for a pool: the named ones, or the first free ones of these nodes."""
+        """Reserve accelerators for a pool: the named ones, or the first free ones of its nodes."""
 
     def give_back_positions(self, positions: Sequence[Position]) -> None: ...
 

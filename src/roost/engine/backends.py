@@ -1,4 +1,4 @@
-"""Which backend stands behind a cluster: Ray, or this process alone. Ray is imported only when it is the one."""
+"""Chooses the backend of a cluster, Ray or inline. Imports Ray only for the Ray backend."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def new_backend(options: ClusterOptions) -> Backend:
-    """A new job, of which this process is the driver."""
+    """Start a new job. This process is its driver."""
     if options.inline:
         return InlineBackend(options)
     return _ray_backend().create(options)
 
 
 def attached_backend(address: str | None, job: str | None, inline: bool | str | None) -> Backend:
-    """A job that is running, joined from any process of its cluster."""
+    """Join a running job, from any process of its cluster."""
     current = current_inline()
     mine = current is not None and address is None and job in (None, current.job)
     if wants_inline(inline) or (inline is None and mine):
@@ -32,7 +32,7 @@ def attached_backend(address: str | None, job: str | None, inline: bool | str | 
 
 
 def _ray_backend() -> type[RayBackend]:
-    # Importing takes long, and what a handler raises in some of its steps is lost: Python ignores errors there.
+    # The import takes long, and in some of its steps Python ignores what a signal handler raises. So signals wait.
     with held_signals(signal.SIGTERM, signal.SIGINT), settings_without_a_head():
         from roost.engine.ray_backend.ray_backend import RayBackend
     return RayBackend

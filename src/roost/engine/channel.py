@@ -1,4 +1,4 @@
-"""Channels: values that go from process to process of a job, by reference."""
+"""Channels pass values between the processes of a job, by reference."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from roost.engine.here import inline_here
 from roost.engine.workers.call_log import FOR_CHANNEL, waiting
 
 WAIT = 300.0  # seconds
-AT_A_TIME = 1_000  # values of a put_many that wait in the channel's process
+AT_A_TIME = 1_000  # values that put_many sends to the channel's process at a time
 Steps = Generator[Any, Any, Any]
 
-# By consumer, the takes of this process whose answers have not arrived: no other take of it acknowledges their items.
+# For each consumer, the takes of this process whose answers have not arrived. Its other takes do not acknowledge
+# their items.
 _unseen: dict[str, set[str]] = {}
 
 
 class Channel:
-    """The job's channel of this name, from any of its processes. The first process that opens it makes it.
+    """The job's channel of this name. Any process of the job can open it; the first one creates it.
 
-    An item goes to one process, which acknowledges it by taking the next, by `ack`, or by ending in order. What a
-    process that died had not acknowledged is handed out again. Without `capacity` the channel is as large as the
-    object stores; with it, puts wait for room. Each method has a twin for coroutines: `async_put`, `async_get`, ...
+    An item goes to one process, which acknowledges it by taking the next, by `ack`, or by ending in order. If the
+    process dies first, the channel hands the item out again. Without `capacity` the channel is as large as the object
+    stores; with it, puts wait for room. Each method has a twin for coroutines: `async_put`, `async_get`, ...
     """
 
     def __init__(self, name: str, capacity: int | None = None) -> None:
@@ -49,7 +50,7 @@ class Channel:
         version: int | None = None,
         timeout: float = WAIT,
     ) -> None:
-        """Put a value into the channel; waits for room. `version` is that of the weights that made it."""
+        """Put a value into the channel; waits for room. `version` is the version of the weights that made the value."""
         self._side.finish(self._put([value], [weight], key, version, timeout, waits=False))
 
     async def async_put(
@@ -70,7 +71,7 @@ class Channel:
         version: int | None = None,
         timeout: float = WAIT,
     ) -> None:
-        """Put values in order, each as soon as there is room. Where not all go in, the error's `done` tells how many."""
+        """Put values in order, each as soon as there is room. The error's `done` counts those that went in."""
         self._side.finish(self._put(list(values), weights, key, version, timeout, waits=False))
 
     async def async_put_many(
@@ -152,8 +153,8 @@ class Channel:
     ) -> Batch:
         """Take `count` values of the key, or as many as together have at least this weight; all or none.
 
-        With `max_staleness=k, current=v`, items of versions before v - k are dropped and counted. A closed channel
-        gives what is left.
+        With `max_staleness=k, current=v`, the channel drops items of versions before v - k and counts them.
+        A closed channel gives the items that are left.
         """
         steps = self._take(count, weight, key, max_staleness, current, timeout, waits=False)
         batch: Batch = self._side.finish(steps)
@@ -204,7 +205,7 @@ class Channel:
         return Batch(values, decision)
 
     def ack(self) -> None:
-        """Acknowledge all that this process has taken."""
+        """Acknowledge all items that this process has taken."""
         self._side.finish(self._ack())
 
     async def async_ack(self) -> None:
@@ -217,14 +218,14 @@ class Channel:
     # -- the channel itself ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """No more puts. Takes go on until nothing is left. May be called twice."""
+        """Refuse further puts. Takes go on until the channel is empty. May be called twice."""
         self._side.finish(self._one("close"))
 
     async def async_close(self) -> None:
         await self._side.async_finish(self._one("close"))
 
     def __len__(self) -> int:
-        """The items that no process has taken."""
+        """The number of items that no process has taken."""
         size: int = self._side.finish(self._one("size"))
         return size
 
@@ -233,7 +234,7 @@ class Channel:
         return size
 
     def state(self) -> ChannelState:
-        """What the channel holds, who has taken what, and what happened to all items so far."""
+        """The items the channel holds, the items processes have taken, and counts of all items so far."""
         state: ChannelState = self._side.finish(self._one("state"))
         return state
 
@@ -245,7 +246,7 @@ class Channel:
         return (yield self._side.ask(method, *args))
 
     def __bool__(self) -> bool:
-        return True  # an empty channel is one too
+        return True  # an empty channel is true too
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Channel, (self.name,)

@@ -1,4 +1,4 @@
-"""Data buffers: the samples of a job, in an order that a restarted job goes on with."""
+"""Data buffers give out the samples of a job, in an order that a restarted job can continue."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LARGEST = 1 << 30  # bytes of a saved buffer
 
 
 class DataBuffer:
-    """The job's data buffer of this name, from any of its processes. The first process that opens it makes it.
+    """The job's data buffer of this name. Any process of the job can open it; the first one creates it.
 
-    `source` is a path of JSON lines, an iterable, or an object with `len` and `[]`; without one the buffer must be
-    there. Every epoch gives each sample once, in an order of its own that follows from the seed.
+    `source` is a path of JSON lines, an iterable, or an object with `len` and `[]`; without one the buffer must exist.
+    Every epoch gives out each sample once, in an order of its own that follows from the seed.
     """
 
     def __init__(self, source: Any = None, seed: int = 0, name: str = "data") -> None:
@@ -43,7 +43,7 @@ class DataBuffer:
             )
 
     def get_samples(self, count: int) -> list[Any]:
-        """The next samples: those that were put back first. Each goes to one process."""
+        """The next samples; samples that were put back come first. Each sample goes to one process."""
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
             raise ConfigurationError(
                 code="RC104",
@@ -53,7 +53,7 @@ class DataBuffer:
         return samples
 
     def put_back(self, samples: Iterable[Any]) -> None:
-        """Samples that were not finished. They come next, in this order, as they are given here."""
+        """Put back unfinished samples. They come next, in this order, with the values given here."""
         if isinstance(samples, (str, bytes, dict)) or not isinstance(samples, Iterable):
             raise ConfigurationError(
                 code="RC104", what=f"put_back takes a list of samples, not {shown(samples)}"
@@ -62,16 +62,16 @@ class DataBuffer:
 
     @property
     def epoch(self) -> int:
-        """How often all samples have been given out."""
+        """How many times the buffer has given out all samples."""
         epoch: int = self._side.ask("epoch")
         return epoch
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write which samples come next. Only the owner can read the file."""
+        """Save which samples come next. Only the file's owner can read it."""
         write_file(path, json.dumps(self._side.ask("state")), private=True)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on with the samples that came next when the file was saved."""
+        """Continue with the samples that came next when the file was saved."""
         try:
             found = Path(path).stat()
             if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:

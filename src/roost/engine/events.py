@@ -1,4 +1,4 @@
-"""What happened in a run, as values."""
+"""The events of a run, as values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a job."""
+    """One event in the history of a job."""
 
     action: str  # such as "launched" or "restarted"
     component: str = ""

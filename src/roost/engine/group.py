@@ -50,17 +50,17 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
     def __init__(self, name: str, backend: Backend, running: RunningGroup, owned: bool) -> None:
         self.name = name
-        self._started = running.members  # also after it was shut down
+        self._started = running.members  # kept after shutdown
         self._methods = frozenset(running.methods)
         self._public = [method for method in running.methods if not method.startswith("_")]
         self._members: Members | None = running.members
         self._backend, self._owned = backend, owned
-        self._holds: Sequence[tuple[int, int]] = ()  # accelerators that it gives back itself
+        self._holds: Sequence[tuple[int, int]] = ()  # accelerators that `shutdown` gives back
         self._attached: Backend | None = None  # a connection to the job that only this group uses
 
     @classmethod
     def attach(cls, name: str, cluster: Any = None) -> WorkerGroup:
-        """A running group, found from any process of its cluster."""
+        """Find a running group, from any process of its cluster."""
         if cluster is not None:
             found: WorkerGroup = cluster.attach_group(name)
             return found
@@ -75,7 +75,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
     @property
     def placements(self) -> list[Placement]:
-        """Where its processes sit, by rank. Ranks that were moved to a spare node sit there."""
+        """The placement of each rank. A rank that was moved has its placement on the spare node."""
         return list(self._started.placements)
 
     @property
@@ -84,12 +84,12 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
     @property
     def is_running(self) -> bool:
-        """Until it is shut down; whether its workers live is another question."""
+        """True until the group is shut down, even if its workers have died."""
         return self._members is not None and self._members.running
 
     @property
     def handles(self) -> list[Any]:
-        """The Ray actors by rank, for programs that call them themselves."""
+        """The Ray actors by rank, for programs that call them directly."""
         found = self._running().handles
         if len(found) < self.world_size:
             raise WorkerError(
@@ -102,7 +102,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
     @property
     def worker_info_list(self) -> list[WorkerInfo]:
-        """Who its workers are, as older programs read it."""
+        """Rank, actor and placement of each worker. Older programs read this."""
         return [
             WorkerInfo(*one)
             for one in zip(range(self.world_size), self.handles, self.placements, strict=True)
@@ -115,7 +115,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         return f"<group {self.name}, {self.world_size} workers>"
 
     def restart_ranks(self, *ranks: int, timeout: float = START_WITHIN) -> None:
-        """Start these ranks anew, each where it was; all of them when none is named. The others go on."""
+        """Restart these ranks in their places, or all ranks if none is named. The other ranks go on."""
         if not self._owned:
             raise WorkerError(
                 code="RE113",
@@ -142,11 +142,11 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
             )
 
     def _observed(self, timeout: float) -> list[ProcessFacts]:
-        """What its processes do now; nothing once it was shut down."""
+        """The facts of its processes now; empty after shutdown."""
         return self._running().observe(timeout) if self.is_running else []
 
     def _seat(self, rank: int) -> str:
-        """Where a rank sits, for messages."""
+        """The node and devices of a rank, for messages."""
         return self._running().seats[rank]
 
     def _running(self) -> Members:
@@ -155,7 +155,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         return self._members
 
     def execute_on(self, *ranks: int) -> GroupView:
-        """Only these ranks, only for what is called on the view."""
+        """A view of these ranks: a method called on the view runs on them only."""
         wrong = [rank for rank in ranks if not isinstance(rank, int) or not 0 <= rank < self.world_size]
         if wrong or not ranks or len(set(ranks)) < len(ranks):
             problem = f"no rank {wrong[0]!r}" if wrong else "the same rank twice" if ranks else "no ranks"
@@ -189,9 +189,9 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         return call
 
     def shutdown(self) -> None:
-        """End the workers, and give back what was held for them. May be called twice.
+        """End the workers and give back the accelerators held for them. May be called twice.
 
-        An attached group is only let go of.
+        On an attached group this only detaches: the workers go on.
         """
         members, self._members = self._members, None
         if members is not None and self._owned:
@@ -205,6 +205,6 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
 
 def _let_go(backend: Backend) -> None:
-    """Close what attaching opened; inline there is only the job itself."""
+    """Close the connection that `attach` opened. Inline, `attach` opened none."""
     if not backend.owner:
         backend.shutdown()

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def lease_ports(count: int = 1, *, consecutive: bool = False, timeout: float = 30.0) -> PortLease:
-    """Ports of the node this process runs on, until they are released or this process ends."""
+    """Lease ports of this process's node, until they are released or this process ends."""
     return _own_node().lease_ports(count, consecutive, timeout)
 
 
 def device_lock(
     timeout: float = 60.0, hold_for: float | None = None, devices: Sequence[Device] | None = None
 ) -> DeviceLock:
-    """Lock this worker's own devices, or these of its node; waits for its turn, at most `timeout` seconds.
+    """Lock this worker's own devices, or the given devices of its node. Waits at most `timeout` seconds.
 
-    After `hold_for` seconds the lock may be given to the next one who asks.
+    After `hold_for` seconds another request may take the devices.
     """
     if devices is None:
         own = _own_devices()
@@ -40,14 +40,14 @@ def device_lock(
 
 
 def check_fence(device: Device, fence: int) -> None:
-    """For guarded resources: raises unless this is the number of the lock held on the device now."""
+    """For guarded resources: raise unless `fence` is the number of the lock now held on the device."""
     check_number(fence)
     node = _own_node()
     check_on(node.locks(), node.devices().identify(device), fence)
 
 
 def inline_here() -> InlineBackend | None:
-    """The inline job this code runs in, if any. Ray is not loaded to find out."""
+    """The inline job this code runs in, if any. Does not import Ray."""
     inline, ray = current_inline(), sys.modules.get("ray")
     connected = ray is not None and ray.is_initialized()
     if inline is None or (connected and os.environ.get("ROOST_JOB") != inline.job):

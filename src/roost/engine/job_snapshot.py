@@ -72,7 +72,7 @@ class JobSnapshot:
     processes: tuple[ProcessStatus, ...] = ()  # plan by plan, component by component, in rank order
     channels: tuple[ChannelStatus, ...] = ()
     events: tuple[Event, ...] = ()  # the latest last
-    silent: tuple[str, ...] = ()  # what did not answer in time, in words
+    silent: tuple[str, ...] = ()  # the processes that did not answer in time, in words
 
     @property
     def components(self) -> dict[str, list[ProcessStatus]]:
@@ -83,7 +83,7 @@ class JobSnapshot:
 
     @property
     def unwell(self) -> list[ProcessStatus]:
-        """The processes that should run and do not, or of which nothing is known."""
+        """The processes that should run and do not, or whose state is unknown."""
         return [one for one in self.processes if not one.is_fine]
 
     def to_dict(self, most_events: int = 100) -> dict[str, Any]:

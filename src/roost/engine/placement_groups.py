@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class RoleGroup:
-    """What one role was given. Unpacks as `(placement group, bundle of each position, device of each)`.
+    """The accelerators of one role. Unpacks as `(placement group, bundle of each position, device of each)`.
 
     Each position is a bundle of one accelerator and one CPU, so an actor that asks for a fraction in the bundle of
-    position i sits on position i, whatever starts first. `options(i)` says all of that to Ray.
+    position i sits on position i, whatever starts first. `options(i)` holds the options that say so to Ray.
     """
 
     def __init__(self, pool: Pool, role: str) -> None:
@@ -39,12 +39,12 @@ class RoleGroup:
 
     @property
     def devices(self) -> list[int | str]:
-        """What was measured: numbers, or names where a device's name is not a number."""
+        """The measured devices: numbers, or names if a device's name is not a number."""
         return [int(one.name) if one.name.isdecimal() else one.name for one in self.positions]
 
     @property
     def shares(self) -> list[float]:
-        """What the role is charged of each of its accelerators; 0 where nothing of it runs."""
+        """The role's share of each of its accelerators; 0 where none of its components runs."""
         charges = self.pool.plan.charges
         return [
             sum(charge for name, charge in charges.get(_device(one), {}).items() if self._is_of_role(name))
@@ -61,7 +61,7 @@ class RoleGroup:
     def options(self, first: int, count: int = 1) -> dict[str, Any]:
         """Options for a Ray actor on `count` positions from `first` on, which must be on one node.
 
-        It is charged the role's share of the first position.
+        The actor is charged the role's share of the first position.
         """
         from ray.util.scheduling_strategies import (
             PlacementGroupSchedulingStrategy,  # not before Ray is wanted
@@ -78,7 +78,7 @@ class RoleGroup:
             {"num_gpus": share} if kind.ray_resource == "GPU" else {"resources": {kind.ray_resource: share}}
         )
         several: dict[str, Any] = {}
-        if count > 1:  # Ray shows an actor the accelerator of its bundle only
+        if count > 1:  # Ray shows an actor only the accelerator of its bundle
             variables = kind.visible([one.name for one in chosen])
             variables[f"RAY_EXPERIMENTAL_NOSET_{kind.visible_variable}"] = "1"
             several = {"runtime_env": {"env_vars": variables}}
@@ -127,7 +127,7 @@ class PlacementGroups(dict[str, RoleGroup | None]):
         return self.pool.cluster
 
     def release(self) -> None:
-        """Give the accelerators back, and end the cluster if it was made for them."""
+        """Give back the accelerators, and end the cluster if `create_placement_groups` made it."""
         self.pool.release()
         if self._owns_cluster:
             self.cluster.shutdown()
@@ -136,10 +136,10 @@ class PlacementGroups(dict[str, RoleGroup | None]):
 def create_placement_groups(
     args: Any, cluster: Cluster | None = None, timeout: float = 300.0
 ) -> PlacementGroups:
-    """Reserve what the flags ask for and say who gets which accelerator.
+    """Reserve the accelerators that the flags ask for, and assign them to roles.
 
-    `args` is what `argparse` gave, or a `Layout`. Without a cluster it is the one this process has open, or one over
-    all nodes of the Ray that `Cluster` would connect to.
+    `args` is the result of `argparse`, or a `Layout`. The default cluster is the one this process has open, or a new
+    one over all nodes of the Ray that `Cluster` would connect to.
     """
     if cluster is not None and not isinstance(cluster, Cluster):
         raise ClusterError(

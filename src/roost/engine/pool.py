@@ -67,7 +67,7 @@ class Pool(AbstractContextManager["Pool"]):
         return self.positions[chosen.start : chosen.stop]
 
     def component(self, name: str) -> ComponentPlan:
-        """What the plan has of a component that runs here."""
+        """The plan of a component that runs in this pool."""
         components = self.plan.components
         if not isinstance(name, str) or name not in components:
             raise PlacementError(
@@ -86,7 +86,7 @@ class Pool(AbstractContextManager["Pool"]):
         timeout: float = START_WITHIN,
         isolate_accelerator: bool = True,
     ) -> WorkerGroup:
-        """The processes of a component where the plan has them, each told its share."""
+        """Start the processes of a component in their planned places, each with its share."""
         workers = {component: (launcher, name or component)}
         return self.launch_all(workers, timeout, isolate_accelerator)[component]
 
@@ -96,7 +96,7 @@ class Pool(AbstractContextManager["Pool"]):
         timeout: float = START_WITHIN,
         isolate_accelerator: bool = True,
     ) -> Mapping[str, WorkerGroup]:
-        """Several components at once, all or none; each is given its launcher and the name of its group."""
+        """Start several components at once, all or none: component to launcher and group name."""
         self._check_held()
         parts, plan = {name: self.component(name) for name in workers}, self.plan
         if not isolate_accelerator:
@@ -109,11 +109,11 @@ class Pool(AbstractContextManager["Pool"]):
         return self.cluster.launch_components(plan, workers, timeout)
 
     def end_with(self, group: WorkerGroup) -> None:
-        """Release ends this group too, although it holds no accelerator of the pool."""
+        """Make `release` end this group too, although the group holds no accelerator of the pool."""
         self._companions.append(group)
 
     def release(self) -> None:
-        """End what this process runs on the accelerators, and give them back. May be called twice."""
+        """End this process's groups on the accelerators, and give the accelerators back. May be called twice."""
         positions, self._positions = self._positions, None
         while self._companions:
             self._companions.pop().shutdown()
@@ -127,7 +127,7 @@ class Pool(AbstractContextManager["Pool"]):
 def open_pool(
     cluster: Cluster, backend: Backend, layout: Layout, timeout: float, apart: bool = False
 ) -> Pool:
-    """Reserve what the layout needs, find out what was granted, and plan on exactly that."""
+    """Reserve the accelerators that the layout needs, and plan the layout on exactly the granted ones."""
     limit = seconds(timeout)
     planner = PoolPlanner(layout, backend.inventory)
     wanted = planner.asked_for()

@@ -1,4 +1,4 @@
-"""What an iteration costs each component, from the record of a run."""
+"""Measures how long each component takes in an iteration, from the record of a run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ WARM_UP = 2  # iterations that do not count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterations:
-    """When each iteration ended, without those of the warm-up."""
+    """The end of each iteration after the warm-up."""
 
     ends: tuple[float, ...]
 
     @property
     def seconds(self) -> float:
-        """Of the middle one."""
+        """The median duration of an iteration."""
         return median(end - start for start, end in zip(self.ends, self.ends[1:], strict=False))
 
 
 def iterations_of(record: RunRecord, component: str, method: str) -> Iterations | None:
-    """An iteration has one call of this method on rank 0. None if too few of them were made."""
+    """The iterations of a run: each has one call of this method on rank 0. None if there were too few."""
     ends = sorted(
         call.end
         for one in record.processes
@@ -41,8 +41,8 @@ def seconds_of(
 ) -> float | None:
     """Seconds of an iteration in which the component has its accelerators; None if nothing was measured.
 
-    `calls` are the first and the last call of its part of an iteration: the time from one to the other counts, but
-    for waits in calls. Without them, its time in calls does. The slowest rank decides.
+    `calls` are the first and the last call of the component's part of an iteration: the time from one to the other
+    counts, without waits in calls. Without `calls`, the time in calls counts. The slowest rank decides.
     """
     ranks: dict[int, list[ProcessRecord]] = {}
     for one in record.processes:

@@ -1,4 +1,4 @@
-"""What happened in a run so far, as a value: its plan, its events, and the calls of every process."""
+"""The history of a run so far, as a value: its plan, its events, and the calls of every process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roost.planning.plan import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process, and its calls. A rank that was restarted has several."""
+    """One process, and its calls. A restarted rank has several processes."""
 
     component: str
     rank: int
@@ -23,11 +23,11 @@ class ProcessRecord:
     alive: bool = True
 
     def span(self, call: Call, until: float) -> Span:
-        """When a call ran. How long one ran in which the process died is not known: it counts as nothing."""
+        """When a call ran. A call in which the process died counts as nothing: its duration is not known."""
         return call.start, call.end or (until if self.alive else call.start)
 
     def busy(self, until: float) -> list[Span]:
-        """When it worked: its calls, without the waits in them."""
+        """When the process worked: its calls, without the waits in them."""
         spans = [(call.is_wait, self.span(call, until)) for call in self.calls]
         work = merged(span for is_wait, span in spans if not is_wait)
         return without(work, merged(span for is_wait, span in spans if is_wait))
@@ -35,7 +35,7 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What happened in a run, for traces and reports."""
+    """The history of a run, for traces and reports."""
 
     job: str
     plan: Plan

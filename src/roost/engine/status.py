@@ -1,4 +1,4 @@
-"""What every process of a run does now, planned against actual."""
+"""The state of every process of a run, planned against actual."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ class ProcessStatus:
     # "ended" (in order), or "not started"
     state: str
     planned_node: int
-    node: int | None  # where it really is; None when that is not known
+    node: int | None  # the node it runs on; None if that is not known
     devices: tuple[int, ...]  # as planned
     pid: int | None
     generation: int | None
     calls_in_flight: tuple[str, ...] = ()
     busy_for: float = 0.0  # seconds since the oldest call in flight began
     last_call: str = ""  # the last one that has ended, with its outcome
-    visible: str = (
-        ""  # the accelerators it really sees, by their names; others than planned after a warning RW202
-    )
+    # The names of the accelerators it really sees; after warning RW202, not the planned ones.
+    visible: str = ""
     waits: str = ""  # what it waits for in a call: "waits for a channel" or "waits for a lock"
     group: str = ""  # the name of its worker group
-    hardware: str = (
-        ""  # the kind of its devices: "accelerator", "Franka", ...; empty if it holds only its node
-    )
+    # The kind of its devices: "accelerator", "Franka", ...; empty if it holds only its node.
+    hardware: str = ""
     calls: CallSummary = field(default_factory=CallSummary, repr=False)
 
     @property
     def is_here(self) -> bool:
-        """Whether it should be running."""
+        """Whether the process should be running."""
         return self.state not in ("ended", "not started")
 
     @property
@@ -86,7 +84,7 @@ class Status(Sequence[ProcessStatus]):
 
 
 def absent_status(component: str, place: Placement, state: str) -> ProcessStatus:
-    """The status of a process that is not there."""
+    """The status of a process that has ended or was not started."""
     return ProcessStatus(
         component=component,
         rank=place.rank,
@@ -112,7 +110,7 @@ def seen_status(
     visible: str,
     calls: CallSummary,
 ) -> ProcessStatus:
-    """The status of a process that was started. `state` is "running", or what is wrong with it."""
+    """The status of a started process. `state` is "running", "stopped", "hung", "dead" or "unknown"."""
     in_flight = calls.in_flight if state != "dead" else ()
     return ProcessStatus(
         component=component,

@@ -16,7 +16,7 @@ _LANES = 1_000  # of one process
 def trace_events(
     groups: Mapping[str, Sequence[ProcessFacts]], seats: Mapping[str, Sequence[str]], about: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A row for each process, grouped by component; a bar for each call. What is empty is idle."""
+    """A row for each process, grouped by component, and a bar for each call. Gaps are idle time."""
     now = time.time()
     events: list[dict[str, Any]] = []
     titles: dict[tuple[int, int], str] = {}  # processes of one rank share a row: they follow each other

@@ -30,7 +30,7 @@ def build_groups(
     reader = _GroupReader(num_nodes=num_nodes, findings=findings)
     groups: dict[str, NodeGroup] = {}
     for index, config in enumerate(configs):
-        if config is None:  # it cannot be read, and the schema has reported that
+        if config is None:  # the group cannot be read; the schema has reported that
             continue
         label, place = config.label.strip(), (*path, index, "label")
         if label in RESERVED_LABELS:
@@ -54,7 +54,7 @@ class _GroupReader:
 
     num_nodes: int | None
     findings: Findings
-    left: int = 2_000_000  # how many more nodes, and settings of nodes, all groups together may name
+    left: int = 2_000_000  # the nodes and node settings that all groups together may still name
     # For each piece of hardware, the label of the group and the entry of its `configs` that declared it first.
     declared: dict[tuple[object, ...], tuple[str, int]] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class _GroupReader:
 
     def _spend(self, number: int, subject: str, path: Path) -> bool:
         self.left -= number
-        if self.left < 0 <= self.left + number:  # only the first time
+        if self.left < 0 <= self.left + number:  # report it only once
             remedy = "name fewer nodes, groups or variables"
             self.findings.add("RL106", f"{subject}: too many nodes", path, remedy=remedy)
         return self.left >= 0
@@ -155,7 +155,7 @@ class _GroupReader:
         return tuple(sorted(units, key=lambda unit: unit.node_rank))
 
     def _declare(self, label: str, kind: str, unit: HardwareUnit, path: Path) -> None:
-        """Report hardware that an earlier entry declares. Entries without fields do not say which one they mean."""
+        """Report hardware that an earlier entry declares. Skips entries without fields: they name no unit."""
         index = int(path[-1])
         same = (kind, unit.node_rank, frozenset(unit.fields))
         other, entry = self.declared.setdefault(same, (label, index))
@@ -235,7 +235,7 @@ class _GroupReader:
             name = str(where[-1])
             problem = _variable_problem(name, value)
             if problem:
-                cut = _SEPARATOR.split(name, maxsplit=1)[0]  # what follows may be a secret
+                cut = _SEPARATOR.split(name, maxsplit=1)[0]  # the rest may be a secret
                 apart = f"write `{cut or 'NAME'}: value`, with a space"
                 remedy = apart if cut != name or not name else "write one value, in quotes"
                 self.findings.add("RC103", f"{subject}: {problem}", where, key=True, remedy=remedy)
@@ -258,7 +258,7 @@ class _GroupReader:
         where: Path,
         before: str | None = None,
     ) -> None:
-        """Record a setting of these nodes. Another value on one of them, or another `before`, is a problem."""
+        """Record a setting of these nodes. Reports another value set earlier, on one of the nodes or in `before`."""
         clash = [node for node in nodes if taken.get((node, name), text) != text]
         if clash or before not in (None, text):
             what = f"{subject}: {name} is set twice" + (f" on node {clash[0]}" if clash else "")

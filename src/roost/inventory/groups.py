@@ -23,7 +23,7 @@ class NodeEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """A named set of nodes, and what ranks count on them."""
+    """A named set of nodes, and the resources that ranks count on them."""
 
     label: str
     node_ranks: tuple[int, ...]  # ascending
@@ -33,7 +33,7 @@ class NodeGroup:
     environments: tuple[NodeEnvironment, ...] = ()
 
     def limited(self, num_nodes: int) -> NodeGroup:
-        """The group without nodes other than the first `num_nodes` of the cluster."""
+        """The group with only its nodes among the first `num_nodes` of the cluster."""
         return replace(
             self,
             node_ranks=tuple(rank for rank in self.node_ranks if rank < num_nodes),

@@ -1,4 +1,4 @@
-"""Schemas of hardware types. They stand apart from the units, which processes of a job load without pydantic."""
+"""Schemas of hardware types. They are apart from the units: processes of a job load those without pydantic."""
 
 from __future__ import annotations
 

@@ -168,13 +168,13 @@ class Inventory:
 
 
 def _as_list(node_groups: Any) -> Any:
-    """The groups as plain data, also from a list of OmegaConf."""
+    """The groups as plain data. Takes OmegaConf lists too."""
     node_groups = resolved(node_groups, "node_groups", ("cluster", "node_groups"))
     return list(node_groups) if isinstance(node_groups, Sequence) else node_groups
 
 
 def _without_doubles(resources: Resources) -> Resources:
-    """The resources; groups that count one of them twice are refused."""
+    """The resources. Raises if the groups count one of them twice."""
     labels = resources.labels
     if len(labels) < 2:
         return resources

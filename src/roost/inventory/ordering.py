@@ -42,8 +42,8 @@ Resolve = Callable[[Collection[str]], Mapping[str, str]]
 def order_nodes(facts: Sequence[NodeInfo], resolve: Resolve = lambda names: {}) -> list[NodeInfo]:
     """Sort nodes by declared rank if all declare one, else the master first, then by address, host name and label.
 
-    Nodes that declare the same several ranks, such as `1-3`, take them in the order of their addresses. The address of
-    a node that is known by a host name is what `resolve` says; without one, the name counts.
+    Nodes that declare the same several ranks, such as `1-3`, take them in the order of their addresses. `resolve` finds
+    the address of a node that Ray knows by a host name; without an address, the name counts.
     """
     declared: dict[str | None, list[NodeInfo]] = {}
     for fact in facts:
@@ -80,7 +80,7 @@ def _by_address(facts: Sequence[NodeInfo], resolve: Resolve) -> list[NodeInfo]:
 
 
 def _ranks_in(declared: str | None, total: int) -> list[int]:
-    """The ranks of `2`, `1-3` or `0,2-3`, ascending; none if it is written differently or goes past the last node."""
+    """The ranks of `2`, `1-3` or `0,2-3`, ascending; none if the text has another form or goes past the last node."""
     found: list[int] = []
     for piece in (declared or "").split(","):
         match = _RANKS.fullmatch(piece)

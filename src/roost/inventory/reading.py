@@ -132,7 +132,7 @@ def _type_problems(entries: InventoryFile, document: Document) -> Iterator[Findi
 
 
 def _misspelt(name: str, known: Sequence[str]) -> bool:
-    """Whether the name differs from a known one in a letter or two, or is one word of it."""
+    """Whether the name differs from a known name in a letter or two, or is one word of it."""
     plain = name.lower().replace("-", "_")
     words = {word for one in known for word in one.split("_")}
     return plain in words or bool(get_close_matches(plain, known, n=1, cutoff=0.85))

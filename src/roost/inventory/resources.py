@@ -1,6 +1,6 @@
 """Resource ranks: the numbers of the accelerators, nodes or other hardware that components are placed on.
 
-Looking up a rank bisects the slots' first ranks, and never scans them.
+A lookup of a rank bisects the first ranks of the slots.
 """
 
 from __future__ import annotations

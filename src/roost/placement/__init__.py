@@ -1,1 +1,1 @@
-"""Who goes where: placements, the strategies that make them, and the placements of a job's components."""
+"""Placements, the strategies that make them, and the placement rules of layouts."""

@@ -134,7 +134,7 @@ def _too_small(layout: Layout, pool: PoolRanks, there: int, document: Document) 
 
 
 def _smaller(layout: Layout, room: int) -> str:
-    """Which sizes to lower, and how far."""
+    """The remedy that says which sizes to lower, and how far."""
     mode = layout.mode
     sizes = [("the actor", layout.num_actor)] * mode.trains
     sizes += [("the rollout", layout.num_rollout)] * mode.serves
@@ -207,7 +207,7 @@ def _reason(held: tuple[Piece, ...], width: int) -> str:
 
 
 def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks, width: int) -> list[str]:
-    """Widths with which the group tiles the nodes, and a size of the actor before it with which this width does."""
+    """Remedies: widths with which the group tiles the nodes, and an actor size with which its present width does."""
     count, start = len(part.positions), part.positions.start
 
     def works(other: int, at: int = start, room: int = count) -> bool:

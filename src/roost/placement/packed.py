@@ -25,7 +25,7 @@ _FROM_MASTER = frozenset(("master_node", "master_gpu", "num_nodes", "num_process
 class PackedPlacementStrategy(PlacementStrategy):
     """Processes side by side over a range of ranks, interleaved in blocks when `stride` is above 1.
 
-    With the arguments of `from_master`, it is that.
+    With the arguments of `from_master`, the constructor makes that strategy.
     """
 
     def __new__(cls, *ranks: Any, **options: Any) -> PackedPlacementStrategy:
@@ -90,7 +90,7 @@ class ClusterWidePacking(PackedPlacementStrategy):
 
     @abstractmethod
     def counted_in(self, inventory: Inventory) -> PlacementStrategy:
-        """The same placement by this inventory's ranks."""
+        """The same placement, in the ranks of this inventory."""
 
     def assign(self, resources: Resources) -> list[Assignment]:
         raise NotImplementedError("the range depends on the nodes: use get_placement")
@@ -154,7 +154,7 @@ class FromMaster(ClusterWidePacking):
         if self.num_nodes is None:
             last = start + (self.num_processes or 0) * self.width - 1
             return PackedPlacementStrategy(start, last, self.width)
-        # Each node takes as many processes as fit. What is left over on a node stays unused.
+        # Each node takes as many processes as fit. Accelerators left over on a node stay unused.
         processes: list[range] = []
         for number in range(1, self.num_nodes + 1):
             stop = end_of(inventory, self.master_node, number)

@@ -41,7 +41,7 @@ class Placement:
     isolate_accelerator: bool
     hardware: tuple[int, ...]
     node_group_label: str
-    kind: str = ACCELERATOR  # what `hardware` numbers: ACCELERATOR, a hardware type, or BARE_NODE for none
+    kind: str = ACCELERATOR  # the kind of `hardware`: ACCELERATOR, a hardware type, or BARE_NODE for none
 
     @property
     def holds_accelerators(self) -> bool:
@@ -62,7 +62,7 @@ class Placement:
         return list(self.hardware)
 
     def variables(self, world_size: int) -> dict[str, str]:
-        """The environment variables that say where a process is among those of its component."""
+        """The environment variables that give a process its ranks within its component."""
         return {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(world_size),

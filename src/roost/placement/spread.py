@@ -25,7 +25,7 @@ class Spread:
 
 
 def spread(rule: ComponentRule, resources: Resources, document: Document, most: int) -> Spread:
-    """Spread a component's processes, at most `most`, over its resources, and report why that fails."""
+    """Spread a component's processes, at most `most`, over its resources. Returns findings if that fails."""
     processes: list[range] = []
     findings = Findings(document)
     if not resources.total:

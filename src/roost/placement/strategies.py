@@ -21,7 +21,7 @@ _SHOWN = 3  # examples of one mistake in a message
 
 
 def inventory_of(cluster: Any) -> Inventory:
-    """The inventory in the argument: itself, a shape such as `2x8`, or an object that has one, as a live cluster."""
+    """The inventory of an argument: an inventory, a shape such as `2x8`, or an object with one, as a live cluster."""
     if isinstance(cluster, str):
         return Inventory.parse(cluster)
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
@@ -115,7 +115,7 @@ class PlacementStrategy(ABC):
         return make_placements(self.assign(resources), isolate_accelerator)
 
     def nodes_spanned(self, per_node: int) -> int:
-        """How many nodes of so many accelerators this strategy reaches."""
+        """How many nodes of `per_node` accelerators this strategy reaches."""
         what = f"{type(self).__name__} does not say on how many nodes it places"
         raise placement_error("RP105", what, remedy="pass a cluster or an inventory to get_placement")
 
@@ -124,7 +124,7 @@ class PlacementStrategy(ABC):
 
 
 def hold(resources: Resources, processes: Iterable[Sequence[int]]) -> list[Assignment]:
-    """The assignment of each process to its ranks, which must exist and lie on one node. One error lists all others."""
+    """Assign each process to its ranks, which must exist and lie on one node. One error lists all that do not."""
     if resources.bare or not resources.total:
         what = f"{resources.place} {resources.has} no hardware to place on"
         if resources.total:
@@ -171,7 +171,7 @@ def _several(processes: Sequence[int]) -> str:
 
 
 def _width_that_fits(resources: Resources, held: Iterable[Sequence[int]]) -> int:
-    """The most resources per process so that none of these spans nodes; 0 if ranks are not consecutive."""
+    """The most resources per process with which no process spans nodes; 0 if the ranks are not consecutive."""
     width = 0
     for ranks in held:
         low, high = ranks[0], ranks[-1]

@@ -39,7 +39,7 @@ def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
 
 
 def on_nodes(plan: Plan, nodes: Sequence[Node]) -> Plan:
-    """The plan with the hosts and addresses of the cluster it is launched on, which has its shape."""
+    """The plan with the hosts and addresses of its cluster, which must have the plan's shape."""
     used = tuple(nodes[: len(plan.inventory.nodes)])
     return replace(plan, inventory=replace(plan.inventory, nodes=used))
 

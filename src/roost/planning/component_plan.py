@@ -18,7 +18,7 @@ class Engines:
 
     @property
     def runs_nothing(self) -> bool:
-        """A placeholder holds accelerators for something outside the job."""
+        """Whether this is a placeholder: it holds accelerators for a program outside the job."""
         return self.kind == "placeholder"
 
 

@@ -1,6 +1,6 @@
 """The differences between two plans, or between a plan and a cluster: by node, node group, component and rank.
 
-The wording of a job is no difference: what counts is where every process sits, with what it is started.
+The wording of a job does not count. The places of the processes and the settings they start with do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ProcessChangeKind = Literal["added", "gone", "moved", "changed"]  # `changed`: o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where a process sits, and the node group through which it was placed."""
+    """The node and devices of a process, and the node group that placed it."""
 
     node: int
     kind: str
@@ -43,7 +43,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """A setting in words on both sides. Empty: it is not set."""
+    """A setting before and after, in words; empty if it is not set."""
 
     setting: str
     before: str
@@ -95,7 +95,7 @@ class Differences:
 
 
 def plan_differences(before: Plan, after: Plan) -> Differences:
-    """What the second plan does otherwise. Neither side's secrets are compared or told."""
+    """The changes from the first plan to the second. Secrets are neither compared nor shown."""
     before, after = before.without_secrets(), after.without_secrets()
     return Differences(
         nodes=tuple(_node_changes(before.inventory.nodes, after.inventory.nodes)),
@@ -144,13 +144,13 @@ def _node_changes(before: Sequence[Node], after: Sequence[Node]) -> Iterator[Nod
 
 
 def _shape(node: Node, other: Node) -> tuple[object, ...]:
-    """What decides whether a plan fits a node. A model counts where both nodes name one."""
+    """The facts that decide whether a plan fits a node. A model counts only if both nodes name one."""
     held, known = node.accelerators, node.accelerators.model and other.accelerators.model
     return held.count, held.type if held.count else "", held.model if known else ""
 
 
 def _host(node: Node, other: Node) -> str:
-    """The address or the name of a node, if the other one has it too: a cluster in one word has neither."""
+    """The address or the name of a node, if the other node has one too: the nodes of `2x8` have neither."""
     if node.ip and other.ip:
         return node.ip
     return node.hostname if node.hostname and other.hostname else ""
@@ -188,7 +188,7 @@ def _group_settings(group: NodeGroup) -> dict[str, str]:
 
 
 def _environment_changes(before: NodeGroup, after: NodeGroup) -> Iterator[SettingChange]:
-    """Variables and interpreters that are set on other nodes, or to other values. Values are not told."""
+    """Variables and interpreters that are set on other nodes, or to other values. Does not show values."""
     old, new = _variables(before), _variables(after)
     for name in {**old, **new}:
         nodes = [ranges(values.get(name, {})) for values in (old, new)]

@@ -1,4 +1,4 @@
-"""Explains why a process sits where it does: its rule, how ranks were counted, and what else is there."""
+"""Explains the place of a process: its rule, how ranks were counted, and its neighbours."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Neighbour:
     device: int | None
     component: str
     ranks: tuple[int, ...]
-    share: float  # that each of these processes is charged of the device; 0 if it is no accelerator
+    share: float  # of the device, for each of these processes; 0 if it is no accelerator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`process` is None where the question is about a whole component."""
+    """An explanation. `process` is None if it is about a whole component."""
 
     component: str
     world_size: int
@@ -52,7 +52,7 @@ class ProcessExplanation:
     engine: str
     share: float
     neighbours: tuple[Neighbour, ...]
-    variables: tuple[str, ...]  # that the job sets here: names only, their values may be secrets
+    variables: tuple[str, ...]  # set by the job; names only, because values may be secrets
     placed: dict[str, str] = field(default_factory=dict)  # variables that follow from the placement
     interpreter: str
 

@@ -11,7 +11,7 @@ from roost.errors import ConfigurationError
 
 
 def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> None:
-    """A private file is readable by its owner only; others have the mode that the umask gives new files."""
+    """Write the text to a file. Only the owner can read a `private` file; other files get the mode of the umask."""
     try:
         target = _followed(path)
         new = target.parent / f".roost-{secrets.token_hex(8)}"

@@ -1,4 +1,4 @@
-"""The accelerators that a plan does not use, and which of them others hold."""
+"""The accelerators that a plan does not use, and the holders of those that other programs hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unused:
         return numbers if self.idle == len(self.others) else f"{self.idle} of {numbers}"
 
     def state_of(self, number: int) -> State | None:
-        """None for an accelerator that a component uses."""
+        """The state of an accelerator; None if a component uses it."""
         if number in self.held:
             return "held"
         if number not in self.others:

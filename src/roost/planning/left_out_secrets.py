@@ -1,4 +1,4 @@
-"""Adds the secrets that a saved plan left out when it is launched."""
+"""Adds, at a launch, the secrets that a saved plan leaves out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HIDDEN = "***"  # stands in a saved path where a secret was
 def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[str, str]) -> Plan:
     """The plan with every variable's value: from these groups of its job, else from the environment.
 
-    An error names the variables that neither has.
+    An error names the variables that neither of them has.
     """
     missing: dict[str, list[str]] = {}
     found = {}
@@ -45,7 +45,7 @@ def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[s
 def _filled(
     environment: NodeEnvironment, job: NodeGroup | None, environ: Mapping[str, str]
 ) -> NodeEnvironment:
-    """The settings of some nodes with the values that the job sets on the same nodes, or else the environment has."""
+    """The settings of some nodes, with values from the job's settings of these nodes, or from the environment."""
     same = (
         [one for one in job.environments if set(one.node_ranks) & set(environment.node_ranks)] if job else []
     )

@@ -83,7 +83,7 @@ class ModelParallelCompiler(JobCompiler):
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
         rule = self.job.rules.get(name)
         path = rule.path if rule else ("cluster", "component_placement")
-        named = rule is None or code == "RM101"  # the name is the problem, not the ranks
+        named = rule is None or code == "RM101"  # the problem is the name, not the ranks
         self.findings.add(code, what, path[:3] if named else path, key=named, why=why, remedy=remedy)
 
     def _is_scattered(self, rule: ComponentRule) -> bool:
@@ -195,7 +195,7 @@ class ModelParallelCompiler(JobCompiler):
             else:
                 width, actor_tp = sizes.tp, self.sizes["actor"].tp
                 if "actor" not in self.components:
-                    return None  # its sizes are wrong, which is reported already
+                    return None  # its sizes are wrong, and already reported
                 if actor_tp > width:
                     if actor_tp % width:
                         return self.findings.add(

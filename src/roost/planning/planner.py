@@ -96,7 +96,7 @@ def _seen(strategy: Any) -> str:
 
 
 def _misplacement(members: Any, inventory: Inventory) -> str:
-    """Why placements cannot be launched; empty if they can. The strategy may be a class of the user's."""
+    """Why placements cannot be launched; empty if they can. The user may have written the strategy that made them."""
     if not isinstance(members, Sequence) or not all(isinstance(one, Placement) for one in members):
         return "they are not a list of roost.Placement"
     if sorted(one.rank for one in members) != list(range(len(members))) or not members:
@@ -112,7 +112,7 @@ def _misplacement(members: Any, inventory: Inventory) -> str:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector: the search for cycles among a million records, which form none, takes most time."""
+    """Pause the garbage collector: it would spend most of the time on a million records that form no cycles."""
     if not gc.isenabled():
         yield
         return

@@ -15,7 +15,7 @@ from roost.planning.plan import Plan
 
 
 def on_robots(component: ComponentPlan) -> bool:
-    """Whether any process sits on hardware that is no accelerator: such a component never restarts by itself."""
+    """Whether any process sits on hardware that is no accelerator. roost never restarts such a component by itself."""
     return any(place.kind not in (ACCELERATOR, BARE_NODE) for place in component.members)
 
 

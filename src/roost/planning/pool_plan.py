@@ -29,11 +29,11 @@ class PoolPlanner:
 
     @property
     def nodes(self) -> list[int]:
-        """The nodes the pool may lie on, in its order."""
+        """The nodes the pool may use, in the order of the pool."""
         return [slot.node.rank for slot in self._resources.slots]
 
     def asked_for(self) -> list[Accelerator] | None:
-        """The accelerators the layout names; None if any free ones do. Raises if the layout cannot fit."""
+        """The accelerators that the layout names; None if it takes any free ones. Raises if the layout cannot fit."""
         layout, there = self.layout, self._resources
         if layout.accelerators is None and 0 < layout.reserved <= there.total and not there.bare:
             return None
@@ -41,7 +41,7 @@ class PoolPlanner:
         return [(device.node, device.number) for device in planned.occupancy]
 
     def in_order(self, granted: Sequence[Accelerator]) -> list[Accelerator]:
-        """By node in the order of the pool, then by number."""
+        """The accelerators by node in the order of the pool, then by number."""
         return sorted(granted, key=self._rank_of)
 
     def plan_on(self, granted: Sequence[Accelerator]) -> Plan:
@@ -60,6 +60,6 @@ class PoolPlanner:
 
 
 def _with_ranks(finding: Finding, ranks: Sequence[int]) -> Finding:
-    """The finding with the free accelerators: the layout may fit the cluster, but not those."""
+    """The finding with the granted accelerators added: the layout may fit the cluster, but not those."""
     free = f"the first that are free are accelerators {ranges(ranks)}"
     return replace(finding, why=f"{finding.why}; {free}" if finding.why else free)

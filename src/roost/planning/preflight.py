@@ -1,4 +1,4 @@
-"""Computes whether the accelerators of a plan are free, before anything is reserved."""
+"""Computes whether the accelerators of a plan are free, before roost reserves any."""
 
 from __future__ import annotations
 

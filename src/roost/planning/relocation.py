@@ -85,7 +85,7 @@ def relocate(plan: Plan, lost: Collection[int], spare: Mapping[str, Collection[i
 
 
 def _takes(plan: Plan, source: int, target: int, moving: Iterable[str]) -> bool:
-    """Whether a spare node has the shape of the lost one, and nothing on the accelerators that are needed."""
+    """Whether a spare node has the shape of the lost one, and its needed accelerators are unused."""
     nodes = plan.inventory.nodes
     if target >= len(nodes) or nodes[target].accelerators.count != nodes[source].accelerators.count:
         return False
@@ -94,7 +94,7 @@ def _takes(plan: Plan, source: int, target: int, moving: Iterable[str]) -> bool:
     needed: set[int] = set()
     for name in moving:
         part = plan.components[name]
-        if target in part.nodes:  # the ranks that are there would get other local ranks
+        if target in part.nodes:  # the component's ranks on the target would get other local ranks
             return False
         needed.update(
             number
@@ -107,7 +107,7 @@ def _takes(plan: Plan, source: int, target: int, moving: Iterable[str]) -> bool:
 
 
 def _moved(part: ComponentPlan, targets: Mapping[int, int]) -> ComponentPlan:
-    """The spare node has the shape of the lost one, so only the number of the node changes."""
+    """The component with the spare nodes in place of the lost ones. Their shapes agree, so only node numbers change."""
     members = tuple(
         replace(place, cluster_node_rank=targets[place.cluster_node_rank])
         if place.cluster_node_rank in targets

@@ -1,4 +1,4 @@
-"""Where engines answer: addresses as people write them, and asking one how it is."""
+"""Addresses of engines: parsing them, and asking an engine for its health."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Address:
 
 
 def parse_addresses(texts: Iterable[str], path: Path = ()) -> tuple[Address, ...]:
-    """All of them, or one error with everything that is wrong. `path` says where in a config they stand."""
+    """Parse all addresses. One error reports all problems. `path` is their place in a config."""
     found: dict[Address, None] = {}
     problems = []
     texts = list(texts)
@@ -106,7 +106,7 @@ def is_fine(answer: int | str) -> bool:
 
 
 def http_status(url: str, timeout: float) -> int | str:
-    """The status of a GET, or in words why there is none. Proxies of the environment are not asked."""
+    """The status of a GET, or in words why there is none. Does not use the proxies of the environment."""
     answer = http_answer(url, timeout, most_bytes=0)
     return answer if isinstance(answer, str) else answer[0]
 

@@ -1,4 +1,4 @@
-"""The command line of an inference server, with places for what only the running job knows."""
+"""The command line of an inference server, with placeholders for values that only the running job knows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _EXAMPLE = "such as `python -m my_server --port {port}`"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CommandLine:
-    """What runs an engine. A text is split like a shell would, and no shell ever sees it.
+    """The command of an engine. roost splits a text like a shell does, but runs no shell.
 
-    `{port}` and the other PLACEHOLDERS are filled in by roost, in words and in values of `env`. Other braces are
-    left alone, so JSON needs no care; `{{port}}` is a literal `{port}`.
+    roost fills in `{port}` and the other PLACEHOLDERS, in words and in values of `env`. It leaves other braces
+    alone, so JSON needs no care; `{{port}}` is a literal `{port}`.
     """
 
     argv: Sequence[str] | str
@@ -57,16 +57,16 @@ class CommandLine:
 
     @property
     def placeholders(self) -> frozenset[str]:
-        """Those it uses, in words or environment."""
+        """The placeholders it uses, in words or environment."""
         return frozenset(name for text in (*self.argv, *self.env.values()) for name in _names(text))
 
     def fill(self, values: Mapping[str, object]) -> list[str]:
-        """The words to run."""
+        """The words to run, with the values filled in."""
         _check_values(self.argv, values)
         return [_filled(word, values) for word in self.argv]
 
     def filled_env(self, values: Mapping[str, object]) -> dict[str, str]:
-        """The environment to add."""
+        """The environment to add, with the values filled in."""
         _check_values(list(self.env.values()), values)
         return {name: _filled(value, values) for name, value in self.env.items()}
 
@@ -88,7 +88,7 @@ def without_secrets(words: Sequence[str]) -> list[str]:
 
 
 def secret_texts(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """What must not be shown of what these words and variables run, longest first."""
+    """The secrets in these words and variables, longest first. Messages about the command must not show them."""
     found = [value for name, value in env.items() if looks_secret(name)]
     for word, safe in zip(words, without_secrets(words), strict=True):
         if safe == "***":
@@ -98,7 +98,7 @@ def secret_texts(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
         elif safe != word:  # of the same width, with stars in some places
             starred = "".join(ch if other == "*" else "\0" for ch, other in zip(word, safe, strict=True))
             found += [piece.strip(" \"'") for piece in starred.split("\0")]
-    # Logs show a text of several lines line by line. A very short one would be found in everything.
+    # Logs show a text of several lines line by line. A very short secret would match everywhere.
     lines = {line.strip() for text in found for line in [text, *text.splitlines()]}
     return sorted((line for line in lines if len(line) >= _SHORTEST_SECRET), key=len, reverse=True)
 
@@ -184,7 +184,7 @@ def _split_problems(argv: object) -> Iterator[Finding]:
 
 
 def _text_problems(text: object, subject: str, path: Path) -> Iterator[Finding]:
-    """Never shows the text: it may be a secret."""
+    """Problems of a text. The findings never show the text: it may be a secret."""
     if not isinstance(text, str):
         what = f"{subject} is of type {type(text).__name__}, not text"
         yield Finding(code="RC103", what=what, remedy="put it in quotes", path=path)

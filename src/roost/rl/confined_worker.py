@@ -10,7 +10,7 @@ from roost.engine.workers.worker import Worker
 
 
 class ConfinedWorker(Worker):
-    """Children of its process end within seconds of it, whatever ends it. Inline it is the user's own process."""
+    """Children of its process end within seconds of it, whatever ends it; not inline, in the user's own process."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         worker = super().__new__(cls)

@@ -16,7 +16,7 @@ from roost.rl.server_process import ServerProcess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSeat:
-    """Where a process of an engine really is, and the ports it leased there."""
+    """The host of an engine's process, and the ports the process leased there."""
 
     host: str
     port: int
@@ -27,7 +27,7 @@ class EngineSeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """What a process of an engine knows of its engine. The same names fill a command line."""
+    """The facts of an engine, for one of its processes. The same names are placeholders of a command line."""
 
     server: str
     kind: str
@@ -48,7 +48,7 @@ class EngineContext:
         return Address(self.host, self.port).url
 
     def values(self) -> dict[str, Any]:
-        """For the placeholders of a command line; what this engine has not got is left out."""
+        """The values for the placeholders of a command line. Leaves out those that this engine lacks."""
         values = {
             "server": self.server,
             "kind": self.kind,
@@ -69,28 +69,28 @@ class EngineContext:
 class Engine(ConfinedWorker):
     """Subclass it and override `start`, which returns when the engine can serve.
 
-    `self.engine` says what it is: its host, ports, rendezvous address and devices. Its child processes end
-    with it, whatever ends it.
+    `self.engine` holds the engine's host, ports, rendezvous address and devices. The child processes of an engine
+    end with it, whatever ends it.
     """
 
     engine: EngineContext
     _leases: tuple[PortLease, ...] = ()
 
     def start(self) -> None:
-        """Bring the engine up. The default has nothing to bring up."""
+        """Start serving. The default does nothing."""
 
     def healthy(self) -> bool:
-        """Whether it can serve; asked when endpoints are listed."""
+        """Whether the engine can serve; a rollout lists only endpoints of engines that can."""
         return True
 
     def stop(self) -> None:
-        """Asked before the process is ended, so that it can end what it started in good order."""
+        """Called before the process is ended, so that the engine can stop its server in order."""
 
     def offload(self) -> None:
-        """Give the accelerator's memory back. Its router does not send it requests then."""
+        """Free the accelerator's memory. Until `onload`, the router sends the engine no requests."""
 
     def onload(self) -> None:
-        """Take the memory again. The engine can serve when this returns."""
+        """Take the accelerator's memory again. The engine can serve when this returns."""
 
     # -- called by the rollout manager -----------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Engine(ConfinedWorker):
 
     def _bring_up(self, engine: EngineContext) -> EngineContext:
         self.engine = engine = replace(engine, devices=self._context.devices, share=self._context.share)
-        # Libraries read these; from here on they mean the engine, not the group of engines.
+        # Libraries read these. From here on they describe the engine, not the group of engines.
         os.environ.update(
             RANK=str(engine.node_rank),
             WORLD_SIZE=str(engine.num_nodes),
@@ -138,7 +138,7 @@ class CommandEngine(Engine):
         self.process.wait_healthy(self._health_url(), self.command.start_within)
 
     def _health_url(self) -> str | None:
-        """Only the first process of an engine serves."""
+        """The URL to ask for health. None for all but the engine's first process: only that one serves."""
         if self.engine.node_rank or not self.command.health_path:
             return None
         return self.engine.url + self.command.health_path

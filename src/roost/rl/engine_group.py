@@ -1,4 +1,4 @@
-"""The engines of one group of a layout: who is who, what each is told, and the words for what goes wrong."""
+"""The engines of one group of a layout: their ranks, their contexts, their health, and errors about them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from roost.rl.server_process import ServerFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where an engine serves."""
+    """The address at which an engine serves."""
 
     url: str
     server: str
@@ -38,7 +38,7 @@ class RunningEngines:
         self.component, self.server, self.kind = component, engines.server, engines.kind
         self.processes = engines.processes
         self.workers = workers
-        self.contexts: dict[int, EngineContext] = {}  # by rank, once up
+        self.contexts: dict[int, EngineContext] = {}  # by rank, of processes that are up
 
     @property
     def world_size(self) -> int:
@@ -55,23 +55,23 @@ class RunningEngines:
         return [one for one in range(len(self)) if all(rank in self.contexts for rank in self.ranks(one))]
 
     def forget(self, engine: int) -> None:
-        """It is not up until it is brought up again."""
+        """Mark the engine as not up, until it is brought up again."""
         for rank in self.ranks(engine):
             self.contexts.pop(rank, None)
 
     def call(self, method: str) -> GroupResult:
-        """A method on every process that is up."""
+        """Call a method on every process that is up."""
         result: GroupResult = getattr(self._on(sorted(self.contexts)), method)()
         return result
 
     def take_seats(self, ranks: Sequence[int], dist_init_ports: int) -> GroupResult:
-        """Each process leases ports where it runs."""
+        """Make each process lease ports on its node."""
         first = [rank % self.processes == 0 for rank in ranks]
         result: GroupResult = self._on(ranks)._take_seat(scatter(first), self.kind, dist_init_ports)
         return result
 
     def bring_up(self, ranks: Sequence[int], seats: Sequence[EngineSeat]) -> GroupResult:
-        """Each process is told who it is, and starts."""
+        """Give each process its context, and start it."""
         contexts = engine_contexts(ranks, seats, self.processes, server=self.server, kind=self.kind)
         result: GroupResult = self._on(ranks)._bring_up(scatter(contexts))
         return result
@@ -81,16 +81,16 @@ class RunningEngines:
         return self.workers.execute_on(*ranks)
 
     def seat(self, rank: int) -> str:
-        """Where a process sits, in words."""
+        """The node and devices of a process, in words."""
         assert self.workers is not None
         return self.workers._seat(rank)
 
     def ask_health(self) -> dict[int, GroupResult]:
-        """Asks every process that is up; without waiting."""
+        """Ask every process that is up for its health, without waiting."""
         return {rank: self._on([rank]).healthy() for rank in sorted(self.contexts)}
 
     def healthy(self, asked: Mapping[int, GroupResult], deadline: float) -> list[bool | None]:
-        """Each engine, by what all its processes say: False as soon as one cannot serve or is not up."""
+        """The health of each engine: False if one of its processes cannot serve or is not up, None if one is silent."""
         answers = {rank: _is_healthy(result, deadline) for rank, result in asked.items()}
         found: list[bool | None] = []
         for engine in range(len(self)):
@@ -126,9 +126,9 @@ def _is_healthy(result: GroupResult, deadline: float) -> bool | None:
 def engine_contexts(
     ranks: Sequence[int], seats: Sequence[EngineSeat], processes: int, *, server: str, kind: str
 ) -> list[EngineContext]:
-    """For each of these ranks of a group; whole engines, in order.
+    """The context of each of these ranks of a group, which must be whole engines, in order.
 
-    Every group counts its own ranks, so an engine's first process is found whatever groups come before it.
+    Every group counts its own ranks, so an engine's first process does not depend on earlier groups.
     """
     contexts = []
     for position, rank in enumerate(ranks):

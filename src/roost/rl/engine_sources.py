@@ -1,4 +1,4 @@
-"""What to run as the engines of each component of a layout."""
+"""Chooses the engine class or command of each component of a layout."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ What = GroupLauncher | type[Engine] | CommandLine
 
 
 def launchers(engine: What | Mapping[str, What] | None, layout: Layout) -> dict[str, GroupLauncher]:
-    """By component. A component's own source goes before that of its server; every problem is said at once.
+    """The launchers by component. A component's own source comes before its server's. One error reports all problems.
 
-    Sources may be given for what does not run in this mode, so that a debugging flag needs no other program.
+    A program may give sources for components that do not run in this mode, so that a debugging flag needs no other
+    program.
     """
     running = {part.component: part.server for part in layout.engine_groups() if part.kind != "placeholder"}
     if engine is None and running:

@@ -1,4 +1,4 @@
-"""Engines that run already, joined by address."""
+"""External engines: they run already, and a rollout joins them by address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExternalEngines:
         return http_status(address.url + self._path, timeout)
 
     def check(self) -> None:
-        """All must answer; those that do not are named together."""
+        """Raise if an engine does not answer. One error names all of them."""
         answers = [(address, self._ask(address, ANSWER_WITHIN)) for address in self.addresses]
         silent = [
             Finding(

@@ -1,4 +1,4 @@
-"""Arguments that programs pass, checked before anything is started."""
+"""Checks the arguments that programs pass, before anything is started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roost.errors import ConfigurationError
 
 
 def launcher_of(what: Any, kind: type[Worker], name: str) -> GroupLauncher:
-    """A class, or the class with its constructor arguments, of this kind."""
+    """The launcher of a class of this kind, given as the class or with its constructor arguments."""
     if isinstance(what, GroupLauncher) and issubclass(what.cls, kind):
         return what
     if isinstance(what, type) and issubclass(what, kind):
@@ -22,7 +22,7 @@ def launcher_of(what: Any, kind: type[Worker], name: str) -> GroupLauncher:
 
 
 def pool_of(pool: Any) -> Pool:
-    """The pool itself, or the pool of what `create_placement_groups` returns."""
+    """The pool, given itself or in the result of `create_placement_groups`."""
     found = pool.pool if isinstance(pool, (RoleGroup, PlacementGroups)) else pool
     if not isinstance(found, Pool):
         raise refused(pool, "a pool", "pass what cluster.pool(layout) returns")

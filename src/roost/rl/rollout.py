@@ -1,4 +1,4 @@
-"""Rollout: the engines of a pool's layout, started together, listed for a router."""
+"""Rollout: starts the engines of a pool's layout together, and lists them for a router."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
 
     `engine` is an `Engine` class, `MyEngine.create_group(...)`, a `CommandLine`, or one of these for each
     server, or for each component, by its name. `external` are addresses of engines that run already.
-    Everything is started together; when one engine cannot start, all are taken down and the error says which
-    one and why. `groups` holds the engines by component, to call their methods. `name` replaces `rollout` in
-    the names of the worker groups, for a second rollout in one job. `renew` is called with the endpoint of each engine
-    that was started again, to bring it the current weights; until it returns, the engine is not listed. With `router=True`, each server has one address in front of its
-    engines, `routers[server].url`; a `CommandLine` runs another router than sglang-router.
+    All engines start together; if one cannot start, the manager ends all, and the error says which one failed and
+    why. `groups` holds the engines by component, to call their methods. `name` replaces `rollout` in the names of the
+    worker groups, for a second rollout in one job. The manager calls `renew` with the endpoint of each restarted
+    engine, to bring it the current weights; until `renew` returns, the engine is not listed. With `router=True`, each
+    server has one address in front of its engines, `routers[server].url`; a `CommandLine` runs another router than
+    sglang-router.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
                 self.groups[component] = RunningEngines(component, part.engines, workers.get(component))
 
     def _bring_up(self, ranks: Mapping[str, Sequence[int]], deadline: float) -> None:
-        """Ports first, each leased where its process runs; then everybody is told, and starts."""
+        """Let every process lease ports on its node, then give every process its context and start it."""
         some = {self.groups[name]: ranks[name] for name in ranks if ranks[name]}
         asked = {group: group.take_seats(some[group], self._dist_init_ports) for group in some}
         seats = {group: dict(self._answers(group, result, deadline)) for group, result in asked.items()}
@@ -107,7 +108,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     def _answers(
         self, group: RunningEngines, result: GroupResult, deadline: float
     ) -> Iterator[tuple[int, Any]]:
-        """What each rank says; a failure in the words of the engine it belongs to."""
+        """The answer of each rank. A failure becomes an error that names the engine."""
         try:
             yield from result.as_completed(_left(deadline))
         except CallTimeout as late:
@@ -133,7 +134,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         return next(iter(self.routers.values()))
 
     def _routed_kinds(self) -> dict[str, frozenset[str]]:
-        """By server, the kinds of its engines that a router can send requests to."""
+        """For each server, the kinds of its engines that a router can send requests to."""
         found: dict[str, set[str]] = {}
         for part in self.pool.layout.engine_groups():
             if part.kind in ROUTED:
@@ -150,9 +151,10 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         joining: Collection[tuple[str, int]] | None = None,
         server: str | None = None,
     ) -> None:
-        """Make the engines that are up, but for these, the engines of their routers, or of the router of one server.
+        """Give every router, or that of one server, its engines: those that are up, except `without`.
 
-        Raises if one of those that are `joining`, or any, is not taken. One router that fails stops no other.
+        Raises if an engine of `joining`, or any engine if that is None, does not join. If one router fails, the others
+        still get their engines.
         """
         up = {
             (name, engine): group.endpoint(engine)
@@ -177,13 +179,13 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     # -- asking ----------------------------------------------------------------------------------------
 
     def health(self, timeout: float = 10.0) -> dict[str, list[bool | None]]:
-        """Of each group, engine by engine: whether it says that it can serve; None without an answer."""
+        """Whether each engine of each group can serve, by the engine's own answer; None without an answer."""
         deadline = time.monotonic() + _within(timeout)
         asked = {name: group.ask_health() for name, group in self.groups.items() if group.workers}
         return {name: self.groups[name].healthy(results, deadline) for name, results in asked.items()}
 
     def endpoints(self, server: str | None = None, timeout: float = 10.0) -> list[Endpoint]:
-        """The engines that can serve now, for a router: ours in the order of the pool, then external ones."""
+        """The engines that can serve now: those of the pool in its order, then external ones."""
         servers = {group.server for group in self.groups.values()} | {ExternalEngines.SERVER}
         if server is not None and server not in servers:
             raise ConfigurationError(
@@ -200,7 +202,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     # -- again, and the end ------------------------------------------------------------------------------
 
     def restart(self, component: str, engine: int) -> Endpoint:
-        """Start one engine anew on the accelerators it has; its neighbours are not touched."""
+        """Restart one engine on its accelerators. Other engines go on."""
         group = self.groups.get(component) if isinstance(component, str) else None
         if group is None or not isinstance(engine, int) or not 0 <= engine < len(group):
             known = ", ".join(f"{name} 0-{len(one) - 1}" for name, one in self.groups.items() if len(one))
@@ -222,7 +224,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
             group.workers.end_ranks(*ranks)
             raise
         endpoint = group.endpoint(engine)
-        if self._renew is not None:  # with the weights it was built with, it must not serve
+        if self._renew is not None:  # it must not serve with its initial weights
             kept = {rank: group.contexts.pop(rank) for rank in ranks}
             self._renew(endpoint)
             group.contexts.update(kept)
@@ -230,9 +232,9 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         return endpoint
 
     def recover(self, timeout: float = 10.0) -> list[Endpoint]:
-        """Restart every engine that is dead, or says that it cannot serve, and every router that does not answer.
+        """Restart every engine that is dead or cannot serve, and every router that does not answer.
 
-        One that fails stops no other.
+        If one restart fails, the others still happen.
         """
         limit = _within(timeout)
         back, problems = [], []
@@ -273,7 +275,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         self._on_each(chosen, "offload", deadline)
 
     def onload(self, *components: str) -> None:
-        """Call `onload` on the engines of these components, or of all; then they are back on their routers."""
+        """Call `onload` on the engines of these components, or of all, then add them to their routers again."""
         deadline = time.monotonic() + self._timeout
         chosen = self._chosen(components)
         self._on_each(chosen, "onload", deadline)
@@ -293,7 +295,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
             result.wait(_left(deadline))
 
     def shutdown(self, grace: float = 5.0) -> None:
-        """End the engines and keep their accelerators: asked first, ended after `grace` seconds in any case.
+        """Ask the engines to stop, and end them after at most `grace` seconds. Keeps their accelerators.
 
         May be called twice.
         """

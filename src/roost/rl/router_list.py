@@ -1,4 +1,4 @@
-"""The engines that a router sends requests to, kept through the router's own API.
+"""The engines that a router sends requests to. roost changes them through the router's own API.
 
 `GET /workers` lists them, `POST /workers` adds one and `DELETE /workers/ID` removes one. The router does both in
 the background, so its list is read until it shows the change.
@@ -73,7 +73,7 @@ class RouterList:
             time.sleep(LOOK_EVERY)
 
     def _entries(self) -> dict[str, Mapping[str, Any]]:
-        """What the router says of each engine, by URL."""
+        """The router's entry of each engine, by URL."""
         try:
             return {entry["url"]: entry for entry in self._ask("GET", "/workers")["workers"]}
         except (KeyError, TypeError):
@@ -86,7 +86,7 @@ class RouterList:
         return str(self._ask("POST", "/workers", body).get("worker_id", ""))
 
     def _refusal(self, number: str) -> str:
-        """Why the router gave up adding an engine; empty while it has not."""
+        """Why the router gave up adding an engine; empty if it did not."""
         answer = http_answer(f"{self._url}/workers/{number}", ANSWER_WITHIN)
         if isinstance(answer, str) or answer[0] != 200:
             return ""
@@ -99,9 +99,8 @@ class RouterList:
         if isinstance(answer, str):
             raise self._failed(f"{method} {path}: {answer}")
         status, text = answer
-        if not 200 <= status < 300 and not (
-            method == "DELETE" and status == 404
-        ):  # somebody removed it before
+        # A DELETE finds nothing if another program has removed the engine before.
+        if not 200 <= status < 300 and not (method == "DELETE" and status == 404):
             raise self._failed(
                 f"{method} {path}: status {status} {text[:200].decode(errors='replace')}".strip()
             )

@@ -22,13 +22,13 @@ log = logging.getLogger("roost")
 PACKAGE = "sglang_router"
 WATCH_EVERY = 0.5  # seconds
 MOST_RESTARTS = 3
-WITHIN = 300.0  # seconds in which that many restarts are too many
+WITHIN = 300.0  # seconds in which more restarts than that are too many
 JOIN_WITHIN = 30.0
 STOP_WITHIN = 3.0
 
 
 class RouterWorker(ConfinedWorker):
-    """Starts the router anew, on the same address and with the same engines, when it ends by itself."""
+    """Runs a router. If the router ends by itself, starts it again on the same address, with the same engines."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RouterWorker(ConfinedWorker):
         self._watcher = threading.Thread(target=self._watch, daemon=True, name="router watch")
 
     def start(self) -> None:
-        """Returns when the router answers."""
+        """Start the router. Returns when it answers."""
         with self._turn:
             self._run()
         self._watcher.start()
@@ -73,7 +73,7 @@ class RouterWorker(ConfinedWorker):
         return self._process is not None and self._process.is_healthy(self._health_url)
 
     def restart(self) -> None:
-        """End the router, whatever its state, and start it anew without engines."""
+        """End the router, whatever its state, and start it again without engines."""
         with self._turn:
             self._wanted = ()
             if self._process is not None:
@@ -85,7 +85,7 @@ class RouterWorker(ConfinedWorker):
 
     def stop(self) -> None:
         self._stopping.set()
-        self._turn.acquire(timeout=STOP_WITHIN)  # the watcher may be starting it
+        self._turn.acquire(timeout=STOP_WITHIN)  # the watcher may be starting the router
         if self._process is not None:
             self._process.stop()
 
@@ -109,7 +109,7 @@ class RouterWorker(ConfinedWorker):
 
     def _watch(self) -> None:
         ends: list[float] = []
-        given_up = False  # until `recover` starts it
+        given_up = False  # until `recover` starts the router
         while not self._stopping.wait(WATCH_EVERY):
             with self._turn:
                 given_up = given_up and not self._running
@@ -133,7 +133,7 @@ class RouterWorker(ConfinedWorker):
 
 
 def sglang_router(kinds: frozenset[str]) -> CommandLine:
-    """The command of sglang-router. Runs where the router will run, because its package must be there."""
+    """The command of sglang-router. Call it on the router's node: the package must be installed there."""
     if importlib.util.find_spec(PACKAGE) is None:
         raise LaunchError(
             code="RE129",
@@ -144,11 +144,11 @@ def sglang_router(kinds: frozenset[str]) -> CommandLine:
     words = [
         *(sys.executable, "-m", f"{PACKAGE}.launch_router", "--host", "{host}", "--port", "{port}"),
         *("--prometheus-host", "127.0.0.1", "--prometheus-port", "{metrics_port}", "--log-level", "warn"),
-        # Engines that hang or die are left out of its choice after three checks.
+        # After three failed checks the router sends an engine no requests.
         *("--health-check-interval-secs", "5", "--shutdown-grace-period-secs", "3"),
         *("--worker-startup-timeout-secs", "10"),  # engines join when they are ready
         *(["--pd-disaggregation"] if "prefill" in kinds else []),
     ]
-    # It would ask engines through a proxy, even those of its own machine.
+    # With these variables the router would ask engines through a proxy, even those of its own machine.
     proxies = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
     return CommandLine(words, env=dict.fromkeys(proxies, ""), start_within=60.0)

@@ -34,8 +34,8 @@ from roost.rl.server_process import ServerFailed
 
 log = logging.getLogger("roost")
 
-NODE = 0  # beside the managers of the job: without that node the job is lost anyway
-STARTING = 65.0  # seconds: a router that has just ended is started first
+NODE = 0  # the node of the job's managers: without that node the job is lost anyway
+STARTING = 65.0  # seconds for starting an ended router first
 ROUTED = frozenset(("regular", "prefill", "decode"))
 FILLED_IN = frozenset(("host", "port", "metrics_port", "server"))
 
@@ -53,14 +53,14 @@ class Router:
         return Address(self.host, self.port).url
 
     def engines(self, timeout: float = 10.0) -> list[RoutedEngine]:
-        """The engines it sends requests to, as it lists them now."""
+        """The engines that the router now sends requests to."""
         found: list[RoutedEngine] = self._answer(self.workers.engines(), timeout)
         return found
 
     def route_to(
         self, wanted: Sequence[Endpoint], deadline: float, required: Collection[str] | None = None
     ) -> None:
-        """Make these its engines. Raises if one of the required ones, or of all, did not join."""
+        """Make these the router's engines. Raises if one of `required`, by default any, did not join."""
         left = min(JOIN_WITHIN, _left(deadline))
         refused: dict[str, str] = self._answer(self.workers.route_to(list(wanted), left), left + STARTING)
         missed = [url for url in refused if required is None or url in required]
@@ -70,7 +70,7 @@ class Router:
             log.warning("%s", self._not_joined(url, refused[url]).what)
 
     def recover(self, within: float, deadline: float) -> None:
-        """Start it anew on its address if it does not answer within these seconds. It has no engines then."""
+        """Start the router again on its address, without engines, if it does not answer within these seconds."""
         try:
             if self._answer(self.workers.healthy(), within):
                 return
@@ -133,7 +133,7 @@ def checked_router(router: Any) -> CommandLine | bool:
 def start_routers(
     pool: Pool, command: CommandLine | None, kinds: Mapping[str, frozenset[str]], name: str, deadline: float
 ) -> dict[str, Router]:
-    """A router for each server, by its name; all or none. Without a command it is sglang-router."""
+    """Start a router for each server, all or none. Without a command they are sglang-router."""
     _check_kinds(kinds)
     leases: dict[str, PortLease] = {}
     routers: dict[str, Router] = {}
@@ -179,7 +179,7 @@ def start_routers(
 
 
 def end_routers(routers: Iterable[Router], grace: float) -> None:
-    """Ask them to end, and end them after `grace` seconds in any case."""
+    """Ask the routers to stop, and end them after at most `grace` seconds."""
     routers = list(routers)
     deadline = time.monotonic() + grace
     try:
@@ -193,7 +193,7 @@ def end_routers(routers: Iterable[Router], grace: float) -> None:
 
 
 def _check_kinds(kinds: Mapping[str, frozenset[str]]) -> None:
-    """A router either sends each request to one engine, or to a prefill engine and a decode engine."""
+    """Raise unless a router can send each request to one engine, or to a prefill engine and a decode engine."""
     problems = [
         Finding(
             code="RC104",

@@ -30,7 +30,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 class ServerFailed(LaunchError):
-    """A server that did not become healthy. `tail` holds the last lines it wrote, where they can be had."""
+    """A server that did not become healthy. `tail` holds its last lines, if they could be read."""
 
     tail: str = ""
 
@@ -39,7 +39,7 @@ class ServerFailed(LaunchError):
 
 
 class ServerProcess:
-    """A running server. What it was told as a secret does not show in what is said of it."""
+    """A running server. Messages about it hide the secrets it was given."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class ServerProcess:
         self.name = name
         self._process, self._family = process, family
         self._log_start = log_start
-        self._secrets = secrets  # what it knows and may print, longest first
+        self._secrets = secrets  # secrets that it was given and may print, longest first
 
     @classmethod
     def start(cls, argv: Sequence[str], env: Mapping[str, str]) -> ServerProcess:
         """Run the words, with `env` added to the environment of this process.
 
-        All it writes goes where this process writes its errors, in one order.
+        The server writes its output and errors to the standard error of this process, in one order.
         """
         family = Family()
         environ = {**os.environ, **env, **family.variables}
@@ -80,20 +80,20 @@ class ServerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, minus the signal's number when one killed it."""
+        """None while the server runs; minus the signal's number if a signal killed it."""
         return self._process.poll()
 
     def wait_healthy(self, url: str | None, within: float) -> None:
         """Return once a GET of `url` gives a status of 200 to 299; without a URL, running is enough.
 
-        Raises as soon as the server ends, or when it is not healthy in time; it is not stopped then.
+        Raises as soon as the server ends, or if it is not healthy in time. Does not stop the server.
         """
         deadline = time.monotonic() + within
         answer: int | str = "it was not asked yet"
         while True:
             if url is not None:
                 answer = http_status(url, max(0.01, min(ANSWER_WITHIN, deadline - time.monotonic())))
-            if not self.running:  # also if somebody else answers there
+            if not self.running:  # even if another server answers at the URL
                 raise self._failed(self._ended())
             if url is None or is_fine(answer):
                 return
@@ -106,14 +106,14 @@ class ServerProcess:
                 continue
 
     def is_healthy(self, url: str | None) -> bool:
-        """Whether it runs and, asked once, says that it is fine."""
+        """Whether the server runs and one GET of `url` succeeds."""
         return self.running and (url is None or is_fine(http_status(url, ANSWER_WITHIN)))
 
     def stop(self, grace: float = 5.0) -> None:
-        """Ask it and everything it has started to end, then make them. May be called twice, or after its end."""
+        """End the server and all its descendants: SIGTERM, then SIGKILL after `grace` seconds. May be called twice."""
         deadline = time.monotonic() + grace
         if not self._family.signal(signal.SIGTERM) and self.running:
-            self._process.terminate()  # where there is no /proc
+            self._process.terminate()  # a system without /proc
         while (self._family.living() or self.running) and time.monotonic() < deadline:
             time.sleep(0.02)
         deadline = time.monotonic() + KILL_WITHIN
@@ -126,19 +126,19 @@ class ServerProcess:
             log.warning("processes of server %s do not end although killed: %s", self.name, sorted(left))
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines written since its start, where the output of this process goes to a file."""
+        """The last lines written since the server's start; empty if this process's errors do not go to a file."""
         if self._log_start is None or lines < 1:
             return ""
         try:
             with open(_OUTPUT, "rb") as file:  # noqa: PTH123  also when the file has been removed
                 size = os.fstat(file.fileno()).st_size
-                start = self._log_start if self._log_start <= size else 0  # it was cut in between
+                start = self._log_start if self._log_start <= size else 0  # the file was truncated since then
                 file.seek(max(start, size - _LOG_BYTES))
                 written = file.read(_LOG_BYTES)
         except OSError:
             return ""
         text = self._without_secrets(written.decode(errors="replace").replace("\r", "\n"))
-        if size - start > _LOG_BYTES:  # it may begin in the middle of a secret
+        if size - start > _LOG_BYTES:  # the text may begin in the middle of a secret
             text = text[len(self._secrets[0]) if self._secrets else 0 :]
         return "\n".join(_harmless(line) for line in text.strip("\n").split("\n")[-lines:])
 
@@ -177,7 +177,7 @@ class ServerProcess:
 
 
 def _name(argv: Sequence[str]) -> str:
-    """What the command runs: the module or script, where the program is only its interpreter."""
+    """The name of the server: the program, or the module or script if the program is a Python interpreter."""
     words = list(argv)
     if Path(words[0]).name.startswith("python"):
         if "-m" in words[1:-1]:
@@ -225,7 +225,7 @@ def _log_size() -> int | None:
 
 
 def _harmless(line: str) -> str:
-    """A stranger's line, for a message: no secrets, and nothing that drives a terminal."""
+    """A server's line for a message, without secrets and control characters."""
     plain = line[:2000].replace("\t", "    ")
     kept = "".join(ch if ch.isprintable() else "\ufffd" for ch in hide_secrets(plain))
     return kept if len(kept) <= 500 else kept[:497] + "..."

@@ -40,9 +40,8 @@ class TrainGroup(AbstractContextManager["TrainGroup"]):
     """The trainers of a role of a pool: rank i sits on the role's i-th accelerator.
 
     `workers` is `Trainer.create_group(...)`, or the class itself. `pool` is a pool, or the role's entry of
-    `create_placement_groups`. Arguments of calls are the same for every
-    rank, or one for each with `roost.scatter`. `timeout` is how long a blocking call may take; a rank that
-    dies or raises ends it at once anyway.
+    `create_placement_groups`. Arguments of calls are the same for every rank, or one for each with `roost.scatter`.
+    `timeout` is how long a blocking call may take; a rank that dies or raises ends the call at once.
     """
 
     init, async_init = _waited("init"), _submitted("init")
@@ -75,7 +74,7 @@ class TrainGroup(AbstractContextManager["TrainGroup"]):
 
     @property
     def workers(self) -> WorkerGroup:
-        """The trainers as a worker group, for methods that are not named here."""
+        """The trainers as a worker group, for methods that this class does not have."""
         if self._workers is None:
             raise WorkerError(
                 code="RE116",
@@ -86,7 +85,7 @@ class TrainGroup(AbstractContextManager["TrainGroup"]):
 
     @property
     def handles(self) -> list[Any]:
-        """The Ray actors by rank, for programs that call them themselves."""
+        """The Ray actors by rank, for programs that call them directly."""
         return self.workers.handles
 
     _actor_handlers = handles  # the name that older programs use
@@ -105,7 +104,7 @@ class TrainGroup(AbstractContextManager["TrainGroup"]):
             workers.shutdown()
 
     def recreate(self) -> None:
-        """Start the trainers, each on the accelerator it had."""
+        """Start the trainers again, each on its accelerator."""
         self.release()
         self._workers = self.pool.launch(
             self._launcher, self.role, self.name, self._start_timeout, self._isolate

@@ -1,1 +1,1 @@
-"""A kit for programs that want to know how they survive: faults, and assertions about what is left."""
+"""A kit for testing how programs survive faults: it causes faults, and checks what is left."""

@@ -1,6 +1,6 @@
 """Faults on this machine: processes killed or stopped, nodes killed or cut off, memory filled, ports stolen.
 
-A fault is done to processes of this user on this machine, as on an embedded Ray. The same seed chooses the same
+Faults hit processes of this user on this machine, such as those of an embedded Ray. The same seed chooses the same
 victims.
 """
 
@@ -42,7 +42,7 @@ class Faults:
 
     @contextmanager
     def stopped(self, process: ProcessStatus) -> Iterator[None]:
-        """Stop a process, and let it go on afterwards, if it is still there."""
+        """Stop a process inside the block, and continue it afterwards if it still exists."""
         pid = _pid(process)
         status = keeper.status_of(pid)
         os.kill(pid, signal.SIGSTOP)
@@ -71,7 +71,7 @@ class Faults:
 
     @contextmanager
     def memory_filled(self, size: int) -> Iterator[None]:
-        """Let a process hold so many bytes of memory."""
+        """Fill so many bytes of memory inside the block, with a process of its own."""
         holder = subprocess.Popen(
             [sys.executable, "-c", _HOLD_MEMORY, str(size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -88,7 +88,7 @@ class Faults:
 
     @contextmanager
     def port_stolen(self, port: int, host: str = "") -> Iterator[None]:
-        """Listen on a port that somebody else was promised."""
+        """Listen on a port leased to another process."""
         with socket.socket() as thief:
             thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             thief.bind((host, port))

@@ -14,7 +14,7 @@ from roost.engine.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What this process uses."""
+    """The threads, descriptors and children of this process."""
 
     threads: int
     descriptors: int
@@ -46,7 +46,7 @@ def assert_one_process_per_rank(run: Run, within: float = 30.0) -> None:
             return f"ranks share processes: {pids}"
         nodes = {found.parent for pid in pids if pid and (found := keeper.status_of(pid)) is not None}
         for one in status:
-            # A process has this title from its first call on.
+            # Ray gives a process this title at its first call.
             others = [pid for pid in _titled(f"ray::{one.component}:{one.rank}", nodes) if pid != one.pid]
             if others:
                 return f"{one.component}:{one.rank} is pid {one.pid}, and there are {others}"
@@ -56,7 +56,7 @@ def assert_one_process_per_rank(run: Run, within: float = 30.0) -> None:
 
 
 def assert_no_device_twice(run: Run) -> None:
-    """No accelerator belongs to two processes of one component, and none that is whole to two components."""
+    """The plan does not charge any accelerator more than once in total."""
     for device, uses in run.plan.occupancy.items():
         total = sum(run.plan.charges.get(device, {}).values())
         assert total <= 1.0001, f"{device} is charged {total:g} times, by {uses}"

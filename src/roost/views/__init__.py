@@ -1,1 +1,1 @@
-"""Renderers of a plan. They show what was decided and decide nothing."""
+"""Renderers of plans, runs and jobs. They show decisions and make none."""

@@ -1,4 +1,4 @@
-"""The words around a map: a heading, who holds accelerators, and a line that sums up."""
+"""The words around a map: a heading, the holders of accelerators, and a line that sums up."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _cluster(inventory: Inventory) -> str:
 
 
 def held_lines(plan: Plan, holders: Sequence[Holder], show_all: bool = False) -> list[str]:
-    """`held: node 0: 2-3 by job 'other'`, for each holder; `2 of 8` where the numbers are not known."""
+    """`held: node 0: 2-3 by job 'other'`, for each holder; `2 of 8` if the numbers are not known."""
     nodes = plan.inventory.nodes
     same: dict[tuple[str, str], list[int]] = {}
     for holder in holders:

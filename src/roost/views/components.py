@@ -1,4 +1,4 @@
-"""The rows of a table of components: how many processes, what each holds, where they sit, who shares with them."""
+"""The rows of a table of components: processes, what each process holds, nodes, and components that share devices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def component_rows(plan: Plan, show_all: bool = False) -> list[ComponentRow]:
 
 
 def neighbours(plan: Plan) -> dict[str, list[str]]:
-    """For each component, the others it shares a device with."""
+    """For each component, the other components it shares a device with."""
     bits = {name: 1 << index for index, name in enumerate(plan.components)}
     met = dict.fromkeys(bits, 0)  # the components met so far as bits, because there may be many
     for uses in {*plan.cells, *(uses for place in plan.nodes for _, uses in place.hardware)}:
@@ -57,7 +57,7 @@ def neighbours(plan: Plan) -> dict[str, list[str]]:
 
 
 def share_ranges(plan: Plan) -> dict[str, tuple[float, float]]:
-    """The least and the most each component is charged on an accelerator, where it holds any."""
+    """The least and the most share that each component has of an accelerator, if it holds any."""
     found: dict[str, tuple[float, float]] = {}
     for uses in plan.cells:
         for name, share in charge(uses, plan.shares).items():
@@ -67,7 +67,7 @@ def share_ranges(plan: Plan) -> dict[str, tuple[float, float]]:
 
 
 def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]]:
-    """The columns worth showing, as heading and field. `charged` adds the column of shares."""
+    """The columns to show, as heading and field. `charged` adds the column of shares."""
     found = [("component", "name")]
     if any(row.groups != "cluster" for row in rows):
         found.append(("group", "groups"))
@@ -80,12 +80,12 @@ def columns(rows: Sequence[ComponentRow], charged: bool) -> list[tuple[str, str]
 
 
 def any_charged(rows: Iterable[ComponentRow]) -> bool:
-    """Whether some component has only a part of an accelerator, so that shares are worth a column."""
+    """Whether some component has only a part of an accelerator: then a table shows shares."""
     return any(row.share not in ("", "1") for row in rows)
 
 
 def listed(items: list[str], limit: int, show_all: bool, more: str) -> list[str]:
-    """At most `limit` items; the last one then says how many more there are."""
+    """At most `limit` items; if there are more, the last one says how many."""
     if show_all or len(items) <= limit:
         return items
     return [*items[: limit - 1], more.format(len(items) - limit + 1)]

@@ -57,7 +57,7 @@ def _process(own: ProcessExplanation) -> Iterator[str]:
 
 
 def _neighbours(neighbours: Sequence[Neighbour], kind: str) -> Iterator[str]:
-    """Devices with the same company share a line."""
+    """The neighbours on each device. Devices with the same neighbours share a line."""
     devices: dict[tuple[str, tuple[int, ...], float], list[int]] = {}
     for one in neighbours:
         devices.setdefault((one.component, one.ranks, one.share), []).extend(

@@ -1,7 +1,7 @@
 """A running job as a page that changes: its map with states, calls in flight, use of accelerators, and events.
 
-The page is one file that loads nothing. The server that sent it sends, again and again, those of its parts that have
-changed, as HTML; the page's script only puts them in place.
+The page is one file that loads nothing. Its server keeps sending the parts that have changed, as HTML; the page's
+script only puts them in place.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from roost.views.process_search import STYLE as SEARCH_STYLE
 from roost.views.style import Style
 from roost.views.use_lanes import UseLane, lanes_picture
 
-MOST_PROCESSES = 200  # rows; of more, those that are not well
+MOST_PROCESSES = 200  # rows; with more processes, only those that are not well
 MOST_NODES = 64  # rows
 MOST_EVENTS = 50
 MOST_LANES = 64  # of single accelerators
-MOST_NODE_LANES = 32  # of nodes, where there are more accelerators
+MOST_NODE_LANES = 32  # of nodes, if there are more accelerators than that
 _PARTS = ("head", "map", "components", "use", "processes", "channels", "nodes", "events")
 _NAMES = {
     "components": "Components",
@@ -95,7 +95,7 @@ PAGE_SCRIPT_HASH = "sha256-" + b64encode(sha256(SCRIPT.encode()).digest()).decod
 
 
 def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
-    """The whole page, with what is known now. `back` is the address of the page of all jobs."""
+    """The whole page, as the job is now. `back` is the address of the page of all jobs."""
     parts = job_parts(snapshot)
     plan = snapshot.plans[-1] if snapshot.plans else None
     body = [f'<p><a href="{text(back)}">all jobs</a></p>\n'] if back else []
@@ -149,7 +149,7 @@ def jobs_parts(snapshots: Sequence[JobSnapshot]) -> dict[str, str]:
 
 
 def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
-    """The parts of the page, by their ids. The picture of the use is large; an older one can be given."""
+    """The parts of the page by their ids. The picture of the use is large; a caller can pass an older one."""
     style = Style.of(snapshot.components)
     return {
         "head": "".join(_head(snapshot)),
@@ -232,7 +232,7 @@ def _use(snapshot: JobSnapshot, style: Style) -> str:
 
 
 def recent_use(snapshot: JobSnapshot) -> list[UseLane]:
-    """A lane for each accelerator; of many, one for the accelerators of a node, or of several nodes."""
+    """A lane for each accelerator; with many accelerators, one for each node or for several nodes."""
     here = [one for one in snapshot.processes if one.is_here and one.calls.use]
     held = sorted({(_node(one), device) for one in here for device in one.devices if _on_accelerators(one)})
     each = len(held) <= MOST_LANES
@@ -262,7 +262,7 @@ def _nodes_label(ranks: Sequence[int], lane: int, together: int) -> str:
 
 
 def _without_accelerators(here: Iterable[ProcessStatus]) -> list[UseLane]:
-    """A lane for each component whose processes hold no accelerator: the mean of its processes."""
+    """A lane for each component without accelerators: the mean of its processes."""
     bare: dict[str, list[Sequence[float]]] = {}
     for one in here:
         if not _on_accelerators(one):
@@ -353,7 +353,7 @@ def _state(state: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML."""
+    """A table whose cells are HTML."""
     if not rows:
         return ""
     head = "<tr>" + "".join(f"<th>{text(one)}</th>" for one in heads) + "</tr>\n" if heads else ""
@@ -362,5 +362,5 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def changed_parts(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """What a page that shows `before` has to be sent."""
+    """The parts to send to a page that shows `before`."""
     return {name: html for name, html in after.items() if before.get(name) != html}

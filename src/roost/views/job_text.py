@@ -42,7 +42,7 @@ _STATE_COLOURS = {
 def render_job(
     snapshot: JobSnapshot, *, width: int = DEFAULT_WIDTH, colour: bool = False, show_all: bool = False
 ) -> str:
-    """Planned against actual: the components, the processes, the nodes, channels, and what happened last."""
+    """Planned against actual: the components, the processes, the nodes, the channels, and the last events."""
     style = Style.of(snapshot.components)
     parts: list[RenderableType] = [Text(headline(snapshot), "bold")]
     if snapshot.driver is not None:
@@ -91,7 +91,7 @@ def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH,
 
 
 def render_changes(before: JobSnapshot, after: JobSnapshot) -> list[str]:
-    """A line for each process, node, driver or channel that is in another state, and for each new event."""
+    """A line for each change of state of the job, a process, a node or the driver, and for each new event."""
     lines = []
     if before.state != after.state:
         lines.append(f"job {after.job}: {before.state} -> {after.state}")
@@ -114,7 +114,7 @@ def render_changes(before: JobSnapshot, after: JobSnapshot) -> list[str]:
 
 
 def _told(process: ProcessStatus, few: bool) -> object:
-    """What a line is worth: of many processes not the calls, which change all the time."""
+    """The parts of a line whose change is shown. With many processes, calls are left out."""
     return (process.state, process.calls_in_flight) if few else process.is_fine or process.state
 
 

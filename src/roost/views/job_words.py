@@ -1,4 +1,4 @@
-"""The words for a running job that its text, its page and its lines of changes share."""
+"""Words about a running job that its text, its page and its lines of changes share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ComponentLine:
     """The processes of one component, summed up."""
 
     name: str
-    processes: str  # `3 of 4`: those that run, of those planned
+    processes: str  # `3 of 4`: running processes of planned ones
     states: str  # `2 busy, 1 idle, 1 dead`
     now: str  # `generate x2 for 41 s`
     restarts: int
@@ -51,7 +51,7 @@ def state_counts(processes: Sequence[ProcessStatus]) -> str:
 
 
 def in_flight(processes: Sequence[ProcessStatus]) -> list[str]:
-    """`generate x2 for 41 s`: the methods that run, on how many processes, and the longest of each."""
+    """`generate x2 for 41 s`: each running method, its number of processes, and its longest call."""
     longest: dict[str, float] = {}
     count: Counter[str] = Counter()
     for one in processes:

@@ -29,7 +29,7 @@ _LEAST_BESIDE = 20  # the last column may be wrapped to this width
 def node_map(
     plan: Plan, style: Style, width: int, unused: Mapping[int, Unused], show_all: bool = False
 ) -> tuple[Table, str]:
-    """The map, and a note on what it leaves out."""
+    """The map, and a note about rows that are left out or stand for several nodes."""
     found = NodeRows(plan, style, FEW_NODES, unused, show_all)
     rows = found.drawn(with_ranks=bool(found.ranks))
     if found.ranks and not show_all and not _fits(rows, width):

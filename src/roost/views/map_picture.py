@@ -51,7 +51,7 @@ class MapStates:
     order: Sequence[str]  # of states, from good to bad
 
     def worst(self, component: str, ranks: Iterable[int]) -> str:
-        """The state that matters most among these processes."""
+        """The worst state among these processes."""
         states = {self.processes.get((component, rank), "") for rank in ranks} - {""}
         return max(states, key=self.order.index, default="")
 
@@ -95,7 +95,7 @@ def map_picture(
 
 
 class _Map:
-    """The columns of the map and what is drawn in them."""
+    """Draws the columns and rows of the map."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Map:
         return max(lines * (self._depth(row) + _BETWEEN), len(row.beside) * LINE, LINE)
 
     def row(self, row: Row, y: float) -> str:
-        """The row as one group, which a search on a page finds by its nodes."""
+        """The row as one SVG group. The search of a page finds it by its nodes."""
         nodes = ranges(
             rank for first, last in row.runs for rank in range(first.node.rank, last.node.rank + 1)
         )
@@ -185,7 +185,7 @@ class _Map:
         return f"<g><title>{self._title(row, number)}</title>{self._lanes(row, (number,), y, depth)}</g>\n"
 
     def _block(self, row: Row, numbers: Sequence[int], y: float, depth: float) -> str:
-        """Cells that an engine, or a process, holds together. Pointing at one of them tells what is on it."""
+        """A block: cells that an engine, or a process, holds together. A tooltip tells what is on it."""
         covers = [
             f'<rect x="{self._x(number):g}" y="{y:g}" width="{self.cell:g}" height="{depth:g}" fill="#ffffff" '
             f'fill-opacity="0"><title>{self._title(row, number)}</title></rect>\n'

@@ -15,7 +15,7 @@ _PROCESS_STATES = tuple(state for state in STATES if state not in ("ended", "not
 
 
 class CallCounts:
-    """The calls of each component, added up over its processes. They never sink: a process that is gone still counts."""
+    """The calls of each component, added up over its processes. They never fall: an ended process still counts."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[object, ...], tuple[str, str, tuple[CallTotal, ...]]] = {}
@@ -28,7 +28,7 @@ class CallCounts:
                     self._seen[key] = (one.job, process.component, process.calls.totals)
 
     def totals(self) -> dict[tuple[str, str, str], CallTotal]:
-        """By job, component and method."""
+        """The totals by job, component and method."""
         found: dict[tuple[str, str, str], CallTotal] = {}
         for job, component, totals in self._seen.values():
             for one in totals:

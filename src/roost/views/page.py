@@ -48,9 +48,9 @@ summary { cursor: pointer; }
 
 
 def page_head(*scripts: str, connects: bool = False) -> str:
-    """The start of a page. It may load nothing, and run no script but those of these hashes.
+    """The start of a page. The page may load nothing, and run only scripts with these hashes.
 
-    A page that `connects` may ask the server it comes from.
+    A page that `connects` may send requests to its server.
     """
     quoted = " ".join(f"'{one}'" for one in scripts)
     allowed = f"; script-src {quoted}" if scripts else ""

@@ -1,4 +1,4 @@
-"""The search of a page: where each process is, as small data, and the script that looks it up."""
+"""The search of a page: the places of all processes as small data, and the script that searches them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ SCRIPT_HASH = "sha256-" + b64encode(sha256(SCRIPT.encode()).digest()).decode()
 
 
 def search_scripts(plan: Plan) -> str:
-    """The data, which no browser runs, and the script. Words of files cannot end the element they are in."""
+    """The data, which no browser runs, and the script. Text from files is escaped, so it cannot end its element."""
     data = (
         json.dumps(search_data(plan), separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
     )
@@ -111,7 +111,7 @@ def search_scripts(plan: Plan) -> str:
 def search_data(plan: Plan) -> dict[str, Any]:
     """The processes of each component in runs of nodes that look the same: first rank, first node, nodes, pattern.
 
-    A pattern is what each process on such a node holds.
+    A pattern lists what each process on such a node holds.
     """
     patterns: dict[tuple[str, ...], int] = {}
     hosts = [printable(node.ip or node.hostname) for node in plan.inventory.nodes]

@@ -1,4 +1,4 @@
-"""What processes of a running job wrote and do, as text."""
+"""The log lines and stacks of a job's processes, as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def log_text(line: LogLine, colour: bool = False) -> str:
 
 
 def stacks_text(seen: Sequence[SeenProcess], *, show_all: bool = False, colour: bool = False) -> str:
-    """Of each process the threads that run code of the job, down to where roost calls it; or all, in full."""
+    """The threads of each process that run the job's code, without the frames that call it; or all, in full."""
     blocks = []
     for one in seen:
         lines = [_title(one.process, one.stacks.state, one.stacks.how)]

@@ -21,7 +21,7 @@ _TAIL = 4  # rows at the end of a long map that are always drawn
 
 Run = tuple[NodeOccupancy, NodeOccupancy]  # the first and the last of several neighbouring nodes
 CellRanks = Mapping[str, Sequence[int]]  # the process ranks on one accelerator, by component
-# For each accelerator but the last: the components of which one process or engine is also on the next accelerator.
+# For each accelerator but the last: the components with a process or engine that is also on the next accelerator.
 Joins = tuple[frozenset[str], ...]
 
 
@@ -32,7 +32,7 @@ class Row:
     runs: tuple[Run, ...]
     cells: tuple[Fragments, ...]
     beside: tuple[Fragments, ...]  # the node's other hardware, and the processes on the node itself
-    ranks: tuple[CellRanks, ...] = ()  # of the cells, where these show process ranks
+    ranks: tuple[CellRanks, ...] = ()  # of the cells, if these show process ranks
     joins: Joins = ()
 
     @property
@@ -74,10 +74,10 @@ class Row:
 
 
 class NodeRows:
-    """The rows of a plan. Up to `few_nodes` nodes, or if all are to be shown, cells can show process ranks.
+    """The rows of a plan. With up to `few_nodes` nodes, or with `show_all`, cells can show process ranks.
 
-    `unused` says of the accelerators without a component which ones others hold. Nodes that are `apart` have rows of
-    their own, with process ranks.
+    `unused` are the accelerators without a component, and their holders. Nodes in `apart` have rows of their own, with
+    process ranks.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class NodeRows:
         self._lettered: dict[int, tuple[Fragments, ...]] = {}  # by the identity of a row, which nodes share
 
     def drawn(self, with_ranks: bool) -> list[Row]:
-        """A row for each node. Neighbours that look the same share one, unless all are to be shown."""
+        """A row for each node. Without `show_all`, neighbours that look the same share a row."""
         rows: list[Row] = []
         for place in self.nodes:
             rank, row = place.node.rank, place.accelerators
@@ -177,7 +177,7 @@ class NodeRows:
 
 
 def ranks_on_devices(plan: Plan, nodes: Collection[int] | None = None) -> dict[Device, dict[str, list[int]]]:
-    """The process ranks on every device, or on those of some nodes. For few nodes: it has an entry for each."""
+    """The process ranks on every device, or on the devices of some nodes. For few nodes: it has an entry per device."""
     found: dict[Device, dict[str, list[int]]] = {}
     for name, component in plan.components.items():
         for place in component.members:
@@ -243,7 +243,7 @@ def bounded(rows: list[Row], most: int | None) -> tuple[list[Row | None], list[R
 
 
 def map_note(shown: Sequence[Row | None], left_out: Sequence[Row]) -> str:
-    """What the map leaves out, and how to see it."""
+    """A note about rows that are left out or stand for several nodes, and how to see each node."""
     if left_out:
         nodes = f"nodes {left_out[0].first.node.rank}-{left_out[-1].last.node.rank}"
         return f"{len(left_out)} rows left out ({nodes}); --all shows them"

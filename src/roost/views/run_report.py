@@ -21,7 +21,7 @@ from roost.views.run_timeline import run_timeline, shares_of_time, use_picture
 from roost.views.style import Style
 from roost.views.timeline_pictures import bubbles, timeline_picture
 
-_PARTS = 30  # the close-up shows one of so many parts of the run
+_PARTS = 30  # the close-up shows one part of so many
 _MOST_EVENTS = 200
 
 
@@ -40,8 +40,8 @@ class Phase:
 class RunReport:
     record: RunRecord
     title: str = ""
-    curves: Mapping[str, Curves] = field(default_factory=dict)  # by what they show
-    marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # levels, by the same names
+    curves: Mapping[str, Curves] = field(default_factory=dict)  # by title
+    marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # levels, by the same titles
     facts: Mapping[str, Any] = field(default_factory=dict)
     traced: bool = False  # whether `trace.json` lies beside the page
 
@@ -82,7 +82,7 @@ def write_report(
 
 
 def phases(record: RunRecord) -> list[Phase]:
-    """Component by component, what took the most time first."""
+    """The phases of a run, component by component, the longest first."""
     found: dict[tuple[str, str], tuple[int, float, set[int]]] = {}
     for one in record.processes:
         for call in one.calls:

@@ -1,4 +1,4 @@
-"""The accelerators of a run over time: who worked on each, and why nobody did."""
+"""The accelerators of a run over time: the components that worked on each, and the reasons of idle gaps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from roost.views.use_lanes import UseLane, lanes_picture
 _BUCKETS = 190
 _PIXELS = 900  # of a timeline: bars that would touch are drawn as one
 _TOLD = 0.01  # of a timeline: shorter gaps are not named
-_SAME_WORK = 0.05  # of a timeline: a component that pauses for less is still at its work
+_SAME_WORK = 0.05  # of a timeline: shorter pauses of a component count as work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class DeviceUse:
     is_device: bool
 
     def busy(self, until: float) -> dict[str, list[Span]]:
-        """By component, when it worked here."""
+        """The spans in which each component worked here."""
         spans: dict[str, list[Span]] = {}
         for one in self.processes:
             spans.setdefault(one.component, []).extend(one.busy(until))
@@ -63,7 +63,7 @@ def device_uses(record: RunRecord) -> list[DeviceUse]:
 
 
 def run_timeline(record: RunRecord, window: Span) -> Timeline:
-    """A part of the run. Gaps on accelerators are named by what worked meanwhile."""
+    """A part of the run. The reason of a gap on accelerators names the component that worked at that time."""
     start, end = window
     uses = device_uses(record)
     busy = [use.busy(record.until) for use in uses]
@@ -105,7 +105,7 @@ def _gaps(
 
 
 def shares_of_time(record: RunRecord, window: Span) -> list[tuple[str, dict[str, float]]]:
-    """By lane, the share of the time that each component worked there."""
+    """For each lane, the share of the time that each component worked there."""
     seconds = max(1e-9, window[1] - window[0])
     return [
         (

@@ -65,8 +65,8 @@ class Style:
 def letters(names: Iterable[str]) -> dict[str, str]:
     """A letter for each component: its initial if free, or else another letter of its name, or else any.
 
-    It does not depend on the order of the components. The initial of `rollout.prefill` is P. Once all letters are
-    taken, components get two.
+    The letters do not depend on the order of the components. The initial of `rollout.prefill` is P. Once all letters
+    are taken, components get two.
     """
     given = dict.fromkeys(names, "")
     given.update((name, _USUAL[name]) for name in given if name in _USUAL)

@@ -22,7 +22,7 @@ _NOTABLE = 0.01  # of an iteration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestionReport:
-    """A suggestion with all that is shown beside it."""
+    """A suggestion, and the values shown beside it."""
 
     job: str
     suggestion: Suggestion
@@ -80,7 +80,7 @@ def _other(one: Alternative, seconds: float) -> str:
 
 
 def notes(report: SuggestionReport) -> list[str]:
-    """What limits the answer, and what would be worth measuring."""
+    """Notes about the limits of the suggestion, and about useful further measurements."""
     found = [f"limited by {limit}" for limit in report.suggestion.binding]
     for one in report.worth:
         where = (
@@ -121,7 +121,7 @@ def replay_lines(report: SuggestionReport) -> list[tuple[str, ...]]:
 
 
 def replay_advice(report: SuggestionReport) -> list[str]:
-    """What to do where the replay ranks another arrangement first."""
+    """Advice if the replay ranks another arrangement first."""
     first = report.replays[0]
     own = [one for one in report.replays if one.arrangement == report.suggestion.arrangement]
     if not own or first.replayed > own[0].replayed * (1 - _NOTABLE):

@@ -1,4 +1,4 @@
-"""The latest look at the jobs. Jobs are read while somebody asks, and at most once a second for all who ask."""
+"""The latest snapshots of the jobs. Jobs are read while a page is open, at most once a second for all pages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Read = Callable[[], Sequence[JobSnapshot]]
 
 
 class LiveJobs:
-    """Called from several threads."""
+    """May be called from several threads."""
 
     def __init__(self, read: Read, clock: Callable[[], float] = time.monotonic) -> None:
         self._read, self._clock = read, clock
         self._lock = Lock()
         self._at = float("-inf")
         self._jobs: dict[str, JobSnapshot] = {}
-        self._problem = ""  # why the last look failed
+        self._problem = ""  # why the last read failed
         self._parts: dict[str | None, dict[str, str]] = {}  # rendered, by job; None for the page of all
         self._used: dict[str, tuple[float, str]] = {}  # when the use of a job was drawn, and the picture
         self._counts = CallCounts()
@@ -41,7 +41,7 @@ class LiveJobs:
             return list(self._jobs.values())
 
     def parts(self, job: str | None) -> dict[str, str]:
-        """The parts of a job's page, or of the page of all jobs, rendered once for each look."""
+        """The parts of a job's page, or of the page of all jobs, rendered once for each read."""
         with self._lock:
             self._refresh()
             if job not in self._parts:
@@ -69,7 +69,7 @@ class LiveJobs:
             return
         try:
             self._jobs, self._problem = {one.job: one for one in self._read()}, ""
-        except RoostError as error:  # the last look stays, with the reason why there is no newer one
+        except RoostError as error:  # keep the last snapshots, and show why there are no newer ones
             self._problem = "; ".join(finding.what for finding in error.findings)
         self._counts.add(self._jobs.values())
         self._parts.clear()

@@ -1,4 +1,4 @@
-"""Who may see the pages: requests that know the token, in a header, in a cookie, or once in the address."""
+"""Access to the pages: a request needs the token, in a header, in a cookie, or once in the address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of the live page: pages, what changes on them as server-sent events, and metrics."""
+"""The server of the live page: it sends pages, their changes as server-sent events, and metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from roost.views.metrics_text import CONTENT_TYPE
 from roost.web.live_jobs import EVERY, LiveJobs
 from roost.web.page_access import PageAccess
 
-KEEP_ALIVE = 15.0  # seconds after which a page is sent a word although nothing has changed
+KEEP_ALIVE = 15.0  # seconds without changes after which a page is sent a comment
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -52,7 +52,7 @@ class PageServer:
         )
 
     def close(self) -> None:
-        """Let the open connections of pages end."""
+        """End the open connections of pages."""
         self._closing.set()
 
     def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
@@ -98,7 +98,7 @@ class PageServer:
         return StreamingResponse(changes, media_type="text/event-stream")
 
     async def _changes(self, job: str | None) -> AsyncIterator[str]:
-        """Everything once, and then what has changed."""
+        """All parts of the page once, and then the parts that have changed."""
         shown: dict[str, str] = {}
         quiet = 0.0
         while not self._closing.is_set():
@@ -127,13 +127,13 @@ def _refused() -> Response:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 stands for a free one."""
+    """A listening socket; port 0 takes a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family)
 
 
 def serve(live: LiveJobs, access: PageAccess, only: str | None, listening: socket.socket) -> None:
-    """Serve until Ctrl-C. Addresses, which may hold the token, are logged nowhere."""
+    """Serve until Ctrl-C. Logs no addresses: they may hold the token."""
     pages = PageServer(live, access, only)
     config = uvicorn.Config(
         pages.app(), log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=2
@@ -142,7 +142,7 @@ def serve(live: LiveJobs, access: PageAccess, only: str | None, listening: socke
 
 
 class ServerOfPages(uvicorn.Server):
-    """Ends the connections of open pages when it is told to end: they would last for ever."""
+    """A server that closes the connections of open pages at a signal to end: they would last for ever."""
 
     def __init__(self, config: uvicorn.Config, pages: PageServer) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""What a program may do with Ray before and after it makes a cluster."""
+"""A program that uses Ray before and after it makes a cluster."""
 
 from __future__ import annotations
 

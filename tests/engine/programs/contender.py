@@ -1,4 +1,4 @@
-"""A job that reserves what it is told to, one line at a time."""
+"""A job that obeys the commands of `contending`, one line at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job with a rank on a host that is cut off. Says which ranks were lost, and when that was seen."""
+"""A job with a rank on a host that the test cuts off. Prints the lost ranks, and when the loss was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver with an open cluster that ends as it is told, when it is told to, and never calls shutdown."""
+"""A driver with an open cluster that ends on command, in the commanded way, and never calls shutdown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A job with a worker on each of its nodes, on one accelerator of each.
 
-It ends as it is told: normal, exception, exit3, or waits for a signal.
+It ends in the commanded way: normal, exception, exit3, or waits for a signal.
 """
 
 from __future__ import annotations

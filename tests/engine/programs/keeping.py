@@ -1,6 +1,6 @@
-"""A job with canaries in its environment and its config that tells everything it can see of itself.
+"""A job with canaries in its environment and its config that prints everything it can see of itself.
 
-No canary is ever passed on or printed: workers are asked for them backwards.
+The job never passes on or prints a canary: it asks workers for them backwards.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A job of two workers on one node that do as they are told: one JSON line `[rank, method, ...]` at a time.
+"""A job of two workers on one node that obey one JSON line `[rank, method, ...]` at a time.
 
-The method `restart` is the driver's: it starts that rank again and says the pids.
+The driver itself handles `restart`: it starts that rank again and prints the pids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two workers that speak. It ends when it is told to: what they said comes a little later."""
+"""A job of two workers that print lines. It ends on command: Ray shows the lines a little later."""
 
 from __future__ import annotations
 

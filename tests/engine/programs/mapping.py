@@ -1,4 +1,4 @@
-"""Starts a Ray of its own and says where each rank of a group is, by what the worker itself finds."""
+"""Starts a Ray of its own and prints the place of each rank of a group, as the worker itself finds it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Programs written for the older system, one after the other in one process; only their imports are changed.
 
-What each finds out is said, for the test.
+Each prints its results for the test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A job that waits in a call, launches, or is in its own code when its cluster goes away.
+"""A job that waits in a call, launches, or runs its own code when its cluster goes away.
 
-It ends with the exit code 42, or, where it does not catch the error, as Python ends it.
+It ends with the exit code 42, or as Python ends it if it does not catch the error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes samples in steps and saves after each; goes on where a killed one was. Runs inline."""
+"""Takes samples in steps and saves after each; continues where a killed run was. Runs inline."""
 
 from __future__ import annotations
 

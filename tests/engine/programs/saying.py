@@ -1,4 +1,4 @@
-"""How the programs answer the test that started them."""
+"""Lets a program answer the test that started it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A job with an engine that is a command with children, behind a router: sglang-router with the argument `real`.
 
-It says their processes, and goes on until it is ended.
+It prints their processes, and runs until the test ends it.
 """
 
 from __future__ import annotations

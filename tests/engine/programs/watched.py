@@ -1,6 +1,6 @@
-"""A job with calls in flight and a channel, for those who look at it from outside.
+"""A job with calls in flight and a channel, for tests that look at it from outside.
 
-It says the processes of its workers, and then holds the interpreter: a driver that is busy.
+It prints the processes of its workers, and then holds the interpreter: a busy driver.
 """
 
 from __future__ import annotations

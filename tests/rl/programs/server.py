@@ -1,4 +1,4 @@
-"""A small server: `server.py PORT [WHAT]`. What it does is said by its second argument."""
+"""A small server: `server.py PORT [WHAT]`. The second argument says what it does."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Channels of a job: what they hold, what processes wait for, and what was handed out."""
+"""Channels and data buffers of a job: their items, their waiting requests, and what they have handed out."""

@@ -11,12 +11,12 @@ from roost.engine.channels.channel_table import Handed, Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFacts:
-    """What is known of an item besides its value."""
+    """The facts of an item besides its value."""
 
     key: Key
     weight: float
     version: int | None
-    redelivered: int  # how many processes had taken it and died before they acknowledged it
+    redelivered: int  # processes that took it and died before they acknowledged it
 
 
 class Batch(list[Any]):

@@ -1,4 +1,4 @@
-"""A data buffer: a source, and the order in which its samples are given out."""
+"""A data buffer: a source, and the order in which it gives out the samples."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class BufferDesk:
         self._order = SampleOrder(self._source.facts, seed)
 
     async def check(self, path: str | None, seed: int) -> str:
-        """How a buffer that another process asks for differs from this one; empty when it does not."""
+        """How this buffer differs from the one that another process asks for; empty if it does not."""
         mine = getattr(self._source, "path", None)
         if seed != self._order.seed:
             return f"seed {self._order.seed}, not {seed}"
         return f"the source {mine}, not {path}" if path is not None and path != mine else ""
 
     async def take(self, count: int) -> list[Any]:
-        """All of them or none: a sample that cannot be read leaves the order as it was."""
+        """Take all of the samples or none: if a sample cannot be read, the order stays as it was."""
         before = self._order.mark()
         try:
             return [

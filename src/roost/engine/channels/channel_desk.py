@@ -1,4 +1,4 @@
-"""A channel's table with a clock and with requests that wait. Waiting requests do not block other requests."""
+"""Runs a channel's table with a clock. Waiting requests do not block other requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from roost.engine.channels.channel_table import (
     Wanted,
 )
 
-LATE = 1_000  # requests and consumers whose messages may still be on their way
+LATE = 1_000  # withdrawn requests and ended consumers to remember: their messages may still arrive
 
 
 class ChannelDesk:
@@ -40,7 +40,7 @@ class ChannelDesk:
         version: int | None,
         contents: Sequence[Any],
     ) -> Decision | None:
-        """Wait until all items are in the channel, at most `timeout` seconds. None if it was withdrawn before."""
+        """Wait at most `timeout` seconds until all items are in the channel. None if it was withdrawn before."""
         if token in self._withdrawn:
             return None
         now = time.monotonic()
@@ -53,7 +53,7 @@ class ChannelDesk:
     async def take(
         self, token: Token, timeout: float, consumer: str, wanted: Wanted, unseen: Collection[Token] = ()
     ) -> Decision | None:
-        """Wait for the items, at most `timeout` seconds. None if no process is there to take them any more.
+        """Wait for the items, at most `timeout` seconds. None if the request was withdrawn or its consumer ended.
 
         `unseen` are takes of the same consumer whose answers it has not seen.
         """
@@ -68,11 +68,11 @@ class ChannelDesk:
         self._tell(self._table.acknowledge(consumer, time.monotonic(), unseen))
 
     async def lose(self, token: Token, numbers: Sequence[int]) -> None:
-        """Items that were handed out cannot be fetched any more."""
+        """Report items of a take that its consumer cannot fetch."""
         self._tell(self._table.lose(token, numbers, time.monotonic()))
 
     async def withdraw(self, token: Token) -> None:
-        """The process no longer waits for the answer. A large request may arrive after its withdrawal."""
+        """Drop a request whose process no longer waits. A large request may arrive after its withdrawal."""
         _remember(self._withdrawn, token)
         answer = self._answers.pop(token, None)
         if answer is not None:
@@ -83,7 +83,7 @@ class ChannelDesk:
         self._tell(self._table.close(time.monotonic()))
 
     async def limit(self, capacity: int) -> int | None:
-        """Set the capacity if there is none; returns the capacity."""
+        """Set the capacity if none is set. Returns the capacity."""
         self._table.limit(capacity)
         return self._table.capacity
 
@@ -97,12 +97,12 @@ class ChannelDesk:
         return self._named(self._table.state())
 
     async def join(self, consumer: str, who: str) -> None:
-        """Know the name of a process that takes."""
+        """Register a consumer's name, for messages."""
         self._names[consumer] = who
 
     def consumer_ended(self, consumer: str, in_order: bool) -> None:
-        """What a process that ended in order had taken is acknowledged; otherwise it is handed out again."""
-        _remember(self._ended, consumer)  # a take of it may still be on its way
+        """Acknowledge the items of a consumer that ended in order. Hand out those of any other again."""
+        _remember(self._ended, consumer)  # one of its takes may still arrive
         event = self._table.consumer_left if in_order else self._table.consumer_died
         self._tell(event(consumer, time.monotonic()))
 

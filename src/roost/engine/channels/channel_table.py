@@ -1,4 +1,4 @@
-"""The items of a channel, the processes that wait at it, and what each has taken: a state machine.
+"""The items of a channel, its waiting requests, and the items each consumer has taken: a state machine.
 
 Every event takes the time of the event and returns the decisions that follow from it, each with the token of the
 request it decides. The table never looks at the content of an item.
@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 Token = Hashable  # names a request
-Consumer = Hashable  # names a process that takes
+Consumer = Hashable  # names a process that takes items
 Key = str | int | None
 
 
@@ -28,12 +28,12 @@ class Item(NamedTuple):  # thousands are made and sent in a second: much cheaper
     key: Key = None
     weight: float = 1
     version: int | None = None
-    redelivered: int = 0  # how many processes had taken it and died
+    redelivered: int = 0  # processes that took it and died
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a take asks for: a number of items, or items that together have a weight."""
+    """The request of a take: a number of items, or items that together have a weight."""
 
     key: Key = None
     count: int | None = 1
@@ -43,7 +43,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelState:
-    """What a channel holds, and who waits at it. Items that a waiting taker has collected count as held."""
+    """The items and waiting requests of a channel. Items that a waiting taker has collected count as held."""
 
     held: dict[Key, int]
     taken: dict[Any, int]  # items that processes have taken and not acknowledged
@@ -65,7 +65,7 @@ class ChannelState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutDone:
     token: Token
-    held: int  # items in the channel by then
+    held: int  # items in the channel then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class PutLate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutRefused:
-    """The channel is closed. The first `done` items had gone in before."""
+    """The channel is closed. The first `done` items went in before it closed."""
 
     token: Token
     done: int
@@ -102,7 +102,7 @@ def _handed(token: Token, too_old: int, *columns: Sequence[Any]) -> Handed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLate:
-    """Not enough items in time. Those that were collected stay in the channel."""
+    """Not enough items in time. The items that the taker collected stay in the channel."""
 
     token: Token
     collected: int
@@ -144,7 +144,7 @@ class _Taker:
 
     @property
     def lacking(self) -> int:
-        """How many items it can be given at once; 0 when it has what it wants."""
+        """How many items to give the taker next; 0 if it has enough. By weight, it takes one at a time."""
         if self.wanted.count is not None:
             return max(0, self.wanted.count - len(self.items))
         return 1 if self.weight < (self.wanted.weight or 0) else 0
@@ -157,7 +157,7 @@ class ChannelTable:
         self._queued = 0
         self._putters: dict[Key, deque[_Putter]] = {}
         self._takers: dict[Key, deque[_Taker]] = {}
-        self._taken: dict[Consumer, dict[Token, Sequence[Item]]] = {}  # by the take that was handed them
+        self._taken: dict[Consumer, dict[Token, Sequence[Item]]] = {}  # items by consumer and take
         self._soonest = float("inf")  # no waiting request has an earlier deadline
         self._arrivals = self._put = self._acknowledged = self._redelivered = self._too_old = self._lost = 0
         self._decisions: list[Decision] = []
@@ -204,7 +204,7 @@ class ChannelTable:
         deadline: float,
         unseen: Collection[Token] = (),
     ) -> list[Decision]:
-        """Take items. This acknowledges all that the consumer took before, but for answers it has not seen."""
+        """Take items. This acknowledges the consumer's earlier items, except those of `unseen` takes."""
         self._acknowledge(consumer, unseen)
         taker = _Taker(token=token, consumer=consumer, wanted=wanted, deadline=deadline)
         self._takers.setdefault(wanted.key, deque()).append(taker)
@@ -213,20 +213,20 @@ class ChannelTable:
         return self.tick(now)
 
     def acknowledge(self, consumer: Consumer, now: float, unseen: Collection[Token] = ()) -> list[Decision]:
-        """The consumer has finished all that it took and has seen."""
+        """Acknowledge the consumer's items, except those of `unseen` takes."""
         self._acknowledge(consumer, unseen)
         self._settle(list(self._takers))  # takers of a closed channel wait for this
         return self.tick(now)
 
     def consumer_left(self, consumer: Consumer, now: float) -> list[Decision]:
-        """The consumer ended in order: it has finished all that it took, and waits for nothing any more."""
+        """Acknowledge the items of a consumer that ended in order, and drop its requests."""
         self._acknowledge(consumer)
         self._drop_takers(lambda taker: taker.consumer == consumer)
         self._settle(list(self._takers))
         return self.tick(now)
 
     def consumer_died(self, consumer: Consumer, now: float) -> list[Decision]:
-        """What the consumer had taken and not acknowledged is handed out again; its requests are dropped."""
+        """Hand out again the unacknowledged items of a consumer that died, and drop its requests."""
         taken = self._taken.pop(consumer, {}).values()
         lost = [item._replace(redelivered=item.redelivered + 1) for items in taken for item in items]
         self._redelivered += len(lost)
@@ -236,7 +236,7 @@ class ChannelTable:
         return self.tick(now)
 
     def lose(self, token: Token, numbers: Collection[int], now: float) -> list[Decision]:
-        """Items that a take was handed cannot be fetched any more. Its other items go back."""
+        """Count these items of a take as lost: the consumer cannot fetch them. The take's other items go back."""
         for taken in self._taken.values():
             items = taken.get(token, ())
             taken[token] = [item for item in items if item.number not in numbers]
@@ -244,7 +244,7 @@ class ChannelTable:
         return self.withdraw(token, now)
 
     def withdraw(self, token: Token, now: float) -> list[Decision]:
-        """The process no longer waits for the answer. Items that it was handed with it go back."""
+        """Drop a request whose process no longer waits. Items that the request was handed go back."""
         for taken in self._taken.values():
             self._give_back(taken.pop(token, ()))
         self._drop_takers(lambda taker: taker.token == token)
@@ -253,7 +253,7 @@ class ChannelTable:
         return self.tick(now)
 
     def close(self, now: float) -> list[Decision]:
-        """No more puts. What is there can still be taken."""
+        """Refuse further puts. The items in the channel can still be taken."""
         self.closed = True
         for putter in [one for putters in self._putters.values() for one in putters]:
             self._decisions.append(PutRefused(token=putter.token, done=putter.done))
@@ -262,15 +262,15 @@ class ChannelTable:
         return self.tick(now)
 
     def limit(self, capacity: int) -> bool:
-        """Set the capacity of a channel that has none; whether it is the capacity now."""
+        """Set the capacity if none is set. Returns whether the channel has this capacity."""
         self.capacity = capacity if self.capacity is None else self.capacity
         return self.capacity == capacity
 
     def tick(self, now: float) -> list[Decision]:
-        """Decide the requests whose deadline has passed. Returns these and all other open decisions."""
+        """Decide the requests whose deadline has passed. Returns every decision not returned yet."""
         while now >= self._soonest:
             self._expire(now)
-            self._settle(list(self._takers))  # what late takers had collected is for others
+            self._settle(list(self._takers))  # other takers get the items that late takers collected
         decisions, self._decisions = self._decisions, []
         return decisions
 
@@ -308,7 +308,7 @@ class ChannelTable:
             putter = min((putters[0] for putters in self._putters.values()), key=lambda one: one.arrival)
             room = len(putter.items) if self.capacity is None else self.capacity - self._queued
             items = self._next_of(putter, room)
-            if items:  # no taker waits for them, or `_serve` would have had them
+            if items:  # no taker waits for these, or `_serve` would have taken them
                 self._queues.setdefault(putter.key, deque()).extend(items)
                 self._queued += len(items)
 
@@ -354,7 +354,7 @@ class ChannelTable:
         return []
 
     def _next_of(self, putter: _Putter, most: int) -> list[Item]:
-        """The next items of the first putter of its key, which is done with the last one; none if it had none."""
+        """Take up to `most` items from a key's first putter. Decides the put when all are in."""
         items = _first(putter.items, most)
         putter.done += len(items)
         self._put += len(items)
@@ -383,7 +383,7 @@ class ChannelTable:
         self._acknowledged += _count(taken) - _count(kept)
 
     def _give_back(self, items: Sequence[Item]) -> None:
-        """Items return to where their numbers put them, even past the capacity."""
+        """Return items to their queues in the order of their numbers, even past the capacity."""
         for key in {item.key for item in items}:
             merged = [item for item in items if item.key == key] + list(self._queues.get(key, ()))
             self._queues[key] = deque(sorted(merged, key=lambda item: item.number))
@@ -428,7 +428,7 @@ class ChannelTable:
 
 
 def _first(items: deque[Item], most: int) -> list[Item]:
-    """The first items, at most so many. They are removed."""
+    """Remove and return the first items, at most `most`."""
     return [items.popleft() for _ in range(min(most, len(items)))]
 
 

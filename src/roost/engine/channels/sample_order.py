@@ -1,4 +1,4 @@
-"""The order in which samples are given out: a rule without a clock or a file.
+"""The order in which a data buffer gives out samples: a rule without a clock or a file.
 
 Each epoch goes through all samples once, in an order that follows from the seed and the epoch alone. Samples that were
 put back come first. The state is a dict of plain JSON values.
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
-    """What a saved state must agree with: it names samples by their places in the source."""
+    """The facts that a saved state must match: the state names samples by their places in the source."""
 
     count: int
     digest: str | None = None  # of a file's content
@@ -51,7 +51,7 @@ class SampleOrder:
         return found
 
     def put_back(self, values: Iterable[Any]) -> None:
-        """These come first, in this order, before what was put back earlier."""
+        """Give these out first, in this order, before samples that were put back earlier."""
         self._put_back.extendleft(reversed([PutBack(value) for value in values]))
 
     def _begin(self, epoch: int, given: int) -> None:
@@ -60,7 +60,7 @@ class SampleOrder:
         self.epoch, self._given = epoch, given
 
     def mark(self) -> tuple[int, int, tuple[PutBack, ...]]:
-        """Where the order is, for `rewind`."""
+        """The position in the order, for `rewind`."""
         return self.epoch, self._given, tuple(self._put_back)
 
     def rewind(self, mark: tuple[int, int, tuple[PutBack, ...]]) -> None:
@@ -81,7 +81,7 @@ class SampleOrder:
         }
 
     def restore(self, state: Any) -> None:
-        """Go on where the state was saved. A state that does not fit changes nothing."""
+        """Go on from a saved state. A state that does not fit changes nothing."""
         problem = self._misfit(state)
         if problem:
             raise ConfigurationError(
@@ -109,7 +109,7 @@ class SampleOrder:
 
 
 def permutation(seed: int, epoch: int, count: int) -> Sequence[int]:
-    """Written out, since only `random()` is promised to give the same numbers in every Python."""
+    """A shuffle, written out: Python promises only of `random()` that every version gives the same numbers."""
     chance, order = random.Random(f"{seed}/{epoch}"), list(range(count))
     for last in range(count - 1, 0, -1):
         other = int(chance.random() * (last + 1))
@@ -118,7 +118,7 @@ def permutation(seed: int, epoch: int, count: int) -> Sequence[int]:
 
 
 def _as_json(value: Any) -> Any:
-    """The value, if it comes back from a JSON file as it is."""
+    """The value, if JSON brings it back unchanged. Raises otherwise."""
     try:
         same = json.loads(json.dumps(value, allow_nan=False)) == value
     except (TypeError, ValueError, RecursionError):

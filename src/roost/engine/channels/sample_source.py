@@ -16,7 +16,7 @@ from roost.engine.channels.sample_order import SourceFacts
 from roost.errors import ConfigurationError, Finding, shown
 
 MOST = 10_000_000  # samples of an iterable, which are all kept, and of one request
-MOST_SHOWN = 20  # lines that are no JSON
+MOST_SHOWN = 20  # faulty lines in one error
 
 
 class Source(Protocol):
@@ -26,7 +26,7 @@ class Source(Protocol):
 
 
 class JsonLines:
-    """A file of JSON lines. It is read once, to find the lines; their values are read when they are needed."""
+    """A file of JSON lines. The constructor reads it once to find the lines; each value is read when it is needed."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -79,7 +79,7 @@ class DatasetSource:
 
 
 def prepared(source: Any) -> Any:
-    """The source as it travels to the process of a buffer: a path, or an object with `len` and `[]`."""
+    """The source in the form sent to the buffer's process: a path, or an object with `len` and `[]`."""
     if isinstance(source, (str, os.PathLike)):
         return str(Path(source).absolute())
     if (
@@ -104,7 +104,7 @@ def prepared(source: Any) -> Any:
 
 
 def opened(source: Any) -> Source:
-    """Raises if there is nothing in it."""
+    """Open the source. Raises if it has no samples."""
     found: Source = JsonLines(source) if isinstance(source, str) else DatasetSource(source)
     if not found.facts.count:
         raise _unusable("the source has no samples", source if isinstance(source, str) else "")

@@ -1,1 +1,1 @@
-"""The connection to Ray, the embedded Ray, and which nodes there are."""
+"""The connection to Ray, the embedded Ray, and the discovery of nodes."""

@@ -1,4 +1,4 @@
-"""Asking actors of roost, and naming them. The job's managers import this, so it imports little."""
+"""Creates, finds and asks roost's own actors. The job's managers import this, so it imports little."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMESPACE = "roost"
 
 
 def logs_folder() -> str:
-    """Where the processes of this node of Ray write their logs. Asked in such a process."""
+    """The directory of this Ray node's logs. Call it in a process of that node."""
     return str(ray_worker._global_node.get_logs_dir_path())
 
 
@@ -32,7 +32,7 @@ def on_node(node_id: str) -> NodeAffinitySchedulingStrategy:
 
 
 def named(create: Callable[[], Any], within: float = 5.0) -> Any:
-    """Create a named actor. Tries again for a while: Ray forgets the name of an ended actor with a delay."""
+    """Create a named actor. Retries for a while: Ray frees the name of an ended actor with a delay."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -79,7 +79,7 @@ def _no_answer(what: str, within: float) -> NoAnswer:
 
 
 def _translated(error: Exception, what: str) -> Exception:
-    """Errors of roost as if they had been raised here; an actor that is gone as the end of the job."""
+    """The error to raise here: the actor's own if it is one of roost's, or `JobEnded` if the actor is gone."""
     if isinstance(error, ray.exceptions.RayTaskError):
         return error.cause if isinstance(error.cause, RoostError) else error
     check_head()

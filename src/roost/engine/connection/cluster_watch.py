@@ -1,9 +1,9 @@
 """Notices that the cluster itself is gone. The job's managers import this, so it imports little.
 
-Without its head, Ray answers nothing and ends the program after a minute; without the node that it is connected
-through, once the head has noticed. A thread knocks at the head's port and looks at that node's process. Once the
-cluster is gone, every wait of roost raises one error that says so. A program that asks roost nothing gets the error
-in its own code.
+When the head is lost, Ray answers nothing and ends the program after a minute. When the program's own Ray node is
+lost, Ray ends the program once the head has noticed. A thread of roost connects to the head's port and checks that
+node's process. Once the cluster is gone, every wait of roost raises the same error. If the program does not call
+roost, the thread raises the error in the program's own code.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ from roost.errors import ClusterGone, NoAnswer, RoostError, render
 log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds of silence; a head that Ray restarts needs more: ROOST_HEAD_PATIENCE
-STEP = 0.5  # seconds between two looks of a wait
-OWN_CODE_FOR = (
-    3.0  # seconds in which the program may come to a call of roost, before its own code is interrupted
-)
+STEP = 0.5  # seconds between two checks during a wait
+OWN_CODE_FOR = 3.0  # seconds that the program has to call roost before its own code is interrupted
 
 Answer = TypeVar("Answer")
 
 _gone: ClusterGone | None = None
 _ended: dict[str, RoostError] = {}  # jobs of this process that were taken down
-_spared: dict[str, threading.Event] = {}  # jobs of whose end the main thread knows, or is not to be told
+_spared: dict[str, threading.Event] = {}  # set: do not interrupt the main thread for this job's end
 _watched = ""
 _own_node: Process | None = None  # the process of the Ray node that this program is connected through
 _close = threading.Event()
-_end_expected = threading.Event()  # this program asked for the end of the cluster
-_main_knows = threading.Event()  # the main thread was told of the loss, or is not to be interrupted
+_end_expected = threading.Event()  # this program ends the cluster itself
+_main_knows = threading.Event()  # the main thread has had the error, or cannot be interrupted
 
 
 def watch_cluster(address: str) -> None:
@@ -72,7 +70,7 @@ def forget_cluster() -> None:
 
 
 def expect_end() -> None:
-    """The end of the cluster is still raised, but no longer logged as an error."""
+    """Do not log the end of the cluster as an error. Waits still raise it."""
     _end_expected.set()
 
 
@@ -90,7 +88,7 @@ def check_cluster(job: str = "") -> None:
 
 
 def end_job(job: str, why: RoostError, interrupt: bool) -> None:
-    """From now on every call and wait of the job raises this error, and so does the program's own code if wanted."""
+    """Make every call and wait of the job raise this error; with `interrupt`, the program's own code too."""
     if job in _ended:
         return
     _ended[job] = why
@@ -105,7 +103,7 @@ def _interrupt_main(job: str, why: RoostError) -> None:
 
 
 def spare_main(job: str) -> None:
-    """Do not interrupt the main thread for the end of this job: it knows, or ends the job itself."""
+    """Do not interrupt the main thread for the end of this job: it has had the error, or ends the job itself."""
     _spared.setdefault(job, threading.Event()).set()
 
 
@@ -119,7 +117,7 @@ def forget_job(job: str) -> None:
 
 
 def check_own_jobs() -> None:
-    """Raise if the only job of this process was taken down: for answers that no job is known of."""
+    """Raise if exactly one job of this process was taken down. For answers whose job is unknown."""
     if len(_ended) == 1:
         check_cluster(next(iter(_ended)))
 
@@ -129,7 +127,7 @@ def cluster_is_gone() -> bool:
 
 
 def check_head() -> None:
-    """Raise if the cluster is gone. Looks now, and takes its time when the head is silent."""
+    """Raise if the cluster is gone. Checks now; if the head is silent, waits until it counts as lost."""
     check_cluster()
     if _watched and (_own_node_ended() or not _answers(_watched)):
         deadline = time.monotonic() + _patience() + 2 * KNOCK_EVERY
@@ -139,9 +137,9 @@ def check_head() -> None:
 
 
 def ask_head(question: Callable[[], Answer], within: float | None = None) -> Answer:
-    """The answer of a call that waits for the head, in a thread: Ray waits a minute for a head that is gone.
+    """Ask the head in a thread and return its answer: Ray itself waits a minute for a lost head.
 
-    Raises `NoAnswer` after `within` seconds, if that is given.
+    Raises `NoAnswer` after `within` seconds, if given.
     """
     if not _watched:
         return question()
@@ -175,7 +173,7 @@ def ask_head(question: Callable[[], Answer], within: float | None = None) -> Ans
 
 
 def patient_get(refs: Any, timeout: float | None, job: str = "") -> Any:
-    """`ray.get`, which raises also when the cluster is gone or the job was taken down."""
+    """`ray.get` that also raises if the cluster is gone or the job was taken down."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
@@ -191,7 +189,7 @@ def patient_get(refs: Any, timeout: float | None, job: str = "") -> Any:
 def patient_wait(
     refs: Any, timeout: float | None, count: int = 1, job: str = ""
 ) -> tuple[list[Any], list[Any]]:
-    """`ray.wait` for some of them, which raises also when the cluster is gone or the job was taken down."""
+    """`ray.wait` for `count` references that also raises if the cluster is gone or the job was taken down."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
@@ -223,7 +221,7 @@ def _own_node_ended() -> bool:
 
 
 def _find_own_node() -> Process | None:
-    """None where it cannot be told."""
+    """The process of this program's Ray node; None if it cannot be found."""
     with contextlib.suppress(AttributeError, OSError), socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(1.0)
         asked.connect(ray_worker.global_worker.node.raylet_socket_name)
@@ -273,6 +271,6 @@ def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
 
 
 def _let_the_program_end() -> None:
-    """An error that ends the program is printed at once. Ray tells the head first, and waits a minute for it."""
+    """Print an error that ends the program at once: Ray's own hook first waits a minute for the head."""
     if sys.excepthook is ray_worker.custom_excepthook:
         sys.excepthook = ray_worker.normal_excepthook

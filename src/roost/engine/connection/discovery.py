@@ -37,7 +37,7 @@ class LiveNode:
 
 
 def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[Mapping[str, Any]]:
-    """The living nodes, once there are `num_nodes`. Prints its progress; raises after `timeout` seconds."""
+    """Wait for `num_nodes` living nodes and return them. Prints progress; raises after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     shown = -1
     while True:
@@ -64,7 +64,7 @@ def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[
 def nodes_to_ask(nodes: Sequence[Mapping[str, Any]], num_nodes: int | None) -> list[Mapping[str, Any]]:
     """The nodes that get an agent: of an embedded cluster the first `num_nodes`, by their labels.
 
-    The order of any other cluster is known only after every node was asked.
+    The order of any other cluster is known only after roost has asked every node.
     """
     labels = {node["NodeID"]: (node.get("Labels") or {}).get(INDEX_LABEL, "") for node in nodes}
     if num_nodes is None or not all(map(str.isdecimal, labels.values())):
@@ -133,13 +133,13 @@ def _kind(resources: Mapping[str, float], said: str | None) -> AcceleratorKind |
 
 
 def _device_names(count: int, visible: str, prefix: str) -> tuple[str, ...]:
-    """The names of the accelerators. A node that was started with only some visible uses those names."""
+    """The names of the accelerators: those in the visible-devices variable if they are as many, else the numbers."""
     names = tuple(part.strip() for part in visible.removeprefix(prefix).split(",") if part.strip())
     return names if len(names) == count else tuple(map(str, range(count)))
 
 
 def choose(live: Sequence[LiveNode], num_nodes: int | None, present: int) -> list[LiveNode]:
-    """The first `num_nodes` nodes of those that are present. The job does not use the others."""
+    """The first `num_nodes` nodes of those present. The job does not use the others."""
     if num_nodes is not None and present > num_nodes:
         finding = Finding(code="RW203", what=f"the job uses {num_nodes} of the cluster's {present} nodes")
         log.warning("%s", render([finding]))

@@ -38,12 +38,12 @@ LOOPBACK = "127.0.0.2"  # Ray turns 127.0.0.1 into the machine's address on the 
 TRIES = 3
 TOO_SLOW = "timed out during startup"  # Ray's words
 ENDED = "ended during startup"
-NODE_WITHIN = 120  # seconds in which Ray gives up a node that does not start
-# Ray gives up first, so that its words are there when this process does.
-START_WITHIN = 60.0  # seconds, and `NODE_WITHIN` for each node
+NODE_WITHIN = 120  # seconds that Ray gives a node to start
+# Longer than Ray's own limit, so that Ray's message is in the log when this process gives up.
+START_WITHIN = 60.0  # seconds, plus `NODE_WITHIN` for each node
 STOP_WITHIN = 30.0
 CLEAR_WITHIN = 10.0
-SMALLEST_STORE = 150 * 2**20  # bytes: what Ray's test clusters give a node, which one large result fills
+SMALLEST_STORE = 150 * 2**20  # bytes: as in Ray's test clusters; one large result fills it
 # Variables that describe the machine, its Python and its accelerators. The config sets all others a worker needs.
 INHERITED = frozenset(
     (
@@ -90,8 +90,8 @@ class EmbeddedCluster:
 
     def _start(self) -> str:
         """Start the child, and wait until it prints the address."""
-        # Unix socket paths are short, so this lies directly in the temporary directory. The name is noted before the
-        # directory is made: a signal may end this function anywhere.
+        # Unix socket paths must be short, so the directory lies directly in the temporary directory. Its name is stored
+        # before the directory is made: a signal may end this function anywhere.
         self._directory = str(Path(tempfile.gettempdir()) / f"roost-{secrets.token_hex(4)}")
         Path(self._directory).mkdir(mode=0o700)
         (Path(self._directory) / "ray").mkdir()
@@ -174,11 +174,11 @@ def _disconnect(address: str) -> None:
 
 
 def _clear(directory: str) -> None:
-    """Kill the processes of the Ray in this directory that are left, and remove the directory.
+    """Kill the remaining processes of the Ray in this directory, and remove the directory.
 
     Ray waits a second for each of its processes to end. On a busy machine some take longer, such as the agents of
-    a raylet, and make the directory again when they write into it. So two looks must find nothing: a process that
-    is just being started shows nothing of itself for a moment.
+    a raylet, and make the directory again when they write into it. So two searches must find nothing: a process that
+    is just starting cannot be recognised for a moment.
     """
     deadline = time.monotonic() + CLEAR_WITHIN
     quiet = 0
@@ -235,13 +235,11 @@ def _node_args(node: Node) -> dict[str, Any]:
 
 
 def _store_memory(nodes: int) -> int:
-    """Bytes for the object store of each node: together what Ray takes for one, 30 % of the machine's memory."""
+    """Bytes for each node's object store. All together get what Ray gives one store: 30 % of the machine's memory."""
     if sys.platform != "linux":
         return SMALLEST_STORE
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    shared = shutil.disk_usage(
-        "/dev/shm"
-    ).free  # the stores lie there, and are only as large as what is in them
+    shared = shutil.disk_usage("/dev/shm").free  # a store is a file there that grows with its contents
     return max(SMALLEST_STORE, int(0.3 * min(memory, shared)) // nodes)
 
 
@@ -255,9 +253,9 @@ def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[st
     return {
         "RAY_raylet_start_wait_time_s": str(NODE_WITHIN),
         "RAY_AUTH_MODE": "disabled",
-        # Statistics of Ray's event loops take a third of the processor time of its idle processes; only Ray's logs
-        # show them. The log monitor lists the log files ten times a second while there are fewer than these.
+        # Event loop statistics take a third of the CPU time of Ray's idle processes, and only Ray's logs show them.
         "RAY_event_stats": "0",
+        # While there are fewer log files than this, Ray's log monitor lists them ten times a second.
         "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "1",
         **kept,
     }
@@ -274,7 +272,7 @@ def own_cluster_address() -> str | None:
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
     try:
         if note.stat().st_uid != os.getuid():
-            return None  # another user's
+            return None  # another user's Ray
         address = note.read_text().strip()
         host, _, port = address.rpartition(":")
         with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
@@ -286,7 +284,7 @@ def own_cluster_address() -> str | None:
 def _run(directory: str) -> None:
     """The child: read the nodes from its input, start them, print the address, and run until its input ends."""
     told = sys.stdin.readline()
-    if not told:  # the caller was killed before it could say anything
+    if not told:  # the caller was killed before it wrote the nodes
         _clear(directory)
         return
     started = threading.Event()
@@ -325,7 +323,7 @@ def _run(directory: str) -> None:
 
 
 def _end_early(directory: str, started: threading.Event) -> None:
-    """End this child and all of its Ray at once if the caller ends, or gives up, or a process fails, while Ray starts."""
+    """While Ray starts: end this child and its Ray at once if the caller ends, gives up, or a Ray process fails."""
     waiting = select.poll()
     waiting.register(0, select.POLLHUP)
     failed = ""
@@ -335,18 +333,18 @@ def _end_early(directory: str, started: threading.Event) -> None:
         failed = _ended_process()
     if started.is_set():
         return
-    if failed:  # Ray would wait for it until its time is over
+    if failed:  # Ray would wait for the process until its time limit
         print(f"Ray's {failed} {ENDED}", file=sys.stderr, flush=True)
     if os.fork():
         os._exit(1)  # at once, so that nothing more is started
     os.closerange(1, 65_536)  # the caller waits for the end of the output
-    waiting.poll(1000 * NODE_WITHIN)  # until it has read the log
+    waiting.poll(1000 * NODE_WITHIN)  # until the caller has read the log
     _clear(directory)
     os._exit(0)
 
 
 def _ended_process() -> str:
-    """The name of a process of Ray that this child started and that has ended."""
+    """The name of a Ray process that this child started and that has ended; empty if none has."""
     for pid in keeper.listed_children(os.getpid()):
         name = keeper.contents(f"/proc/{pid}/comm").decode(errors="replace").strip()
         if name in ("gcs_server", "raylet") and (status := keeper.status_of(pid)) and status.ended:

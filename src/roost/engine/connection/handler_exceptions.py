@@ -1,6 +1,6 @@
-"""Exceptions of the program's signal handlers, which Ray replaces while it waits.
+"""Keeps the exceptions of the program's signal handlers, which Ray replaces during a wait.
 
-Ray runs pending handlers in the middle of a wait, and turns a `SystemExit(41)` of theirs into `SystemExit(1)`.
+Ray runs pending handlers in the middle of a wait, and turns a handler's `SystemExit(41)` into `SystemExit(1)`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WATCHED = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def own_exceptions() -> Iterator[None]:
-    """Raise what a handler raised, if one does inside the block. KeyboardInterrupt is left unchanged by Ray."""
+    """Raise a handler's own exception if a handler raises inside the block. Ray does not change KeyboardInterrupt."""
     mine = {
         number: handler
         for number in WATCHED
@@ -44,5 +44,5 @@ def own_exceptions() -> Iterator[None]:
         raise
     finally:
         for number, handler in mine.items():
-            if signal.getsignal(number) is noting:  # a handler may have set another one
+            if signal.getsignal(number) is noting:  # the handler may have installed another one
                 signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Lets signals wait while code runs in which Python or Ray would lose what their handlers raise."""
+"""Delays signals during code in which Python or Ray would lose the exceptions of their handlers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def held_signals(*numbers: signal.Signals) -> Iterator[None]:
-    """Signals that come meanwhile are handled after this block. Only the main thread runs handlers."""
+    """Handle these signals after the block. Does nothing outside the main thread, which alone runs handlers."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -19,7 +19,7 @@ def held_signals(*numbers: signal.Signals) -> Iterator[None]:
     def note(number: int, _: object) -> None:
         came.append(number)
 
-    # Blocked in this thread, and noted where another thread takes them.
+    # Block the signals in this thread, and note those that another thread receives.
     handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     for number in handlers:

@@ -26,7 +26,7 @@ def _address(name: str) -> str | None:
 def addresses_of(
     names: Collection[str], timeout: float = TIMEOUT, lookup: Callable[[str], str | None] = _address
 ) -> dict[str, str]:
-    """The address of each name that a lookup answers in time."""
+    """The addresses of the names that resolve in time."""
     deadline = time.monotonic() + timeout
     waiting: SimpleQueue[str] = SimpleQueue()
     answers: SimpleQueue[tuple[str, str | None]] = SimpleQueue()
@@ -42,7 +42,7 @@ def addresses_of(
             answers.put((name, lookup(name)))
 
     for _ in range(min(len(names), _THREADS)):
-        # A daemon: no call of the system's resolver can be cancelled, and it must not delay the program's end.
+        # A daemon: a call of the system's resolver cannot be cancelled, and must not delay the program's end.
         threading.Thread(target=work, name="roost-host-names", daemon=True).start()
     found: dict[str, str] = {}
     for _ in names:

@@ -12,7 +12,7 @@ _SPACE = b"roost"
 
 
 def leave_note(job: str, run: str, note: Mapping[str, Any]) -> None:
-    """`run` tells runs of the same name apart."""
+    """Leave a note about one run of the job."""
     internal_kv._internal_kv_put(_key(job, run), json.dumps(note).encode(), overwrite=False, namespace=_SPACE)
 
 

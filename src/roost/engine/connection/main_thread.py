@@ -1,7 +1,7 @@
 """Raises an error in the program's own code, as Ctrl-C does.
 
-A program that computes or sleeps asks roost nothing, so nothing of roost can raise there. The handler of a signal can,
-in the middle of a sleep too. SIGURG is that signal: the system ignores it by default, and hardly a program uses it.
+A program that computes or sleeps does not call roost, so roost cannot raise there. A signal handler can, even in the
+middle of a sleep. roost uses SIGURG: the system ignores it by default, and hardly any program uses it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 
 SIGNAL = signal.SIGURG
 
-_error: Exception | None = None  # to be raised by the handler
+_error: Exception | None = None  # the handler raises this
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -24,16 +24,19 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def may_raise_in_main() -> bool:
-    """Prepare for `raise_in_main`. Only the main thread can, and a prompt is left alone, since it would end."""
+    """Prepare for `raise_in_main`. Returns whether it will work.
+
+    It works only if the main thread calls this and the program does not use the signal. At a prompt it is off: the
+    error would end the prompt."""
     if threading.current_thread() is not threading.main_thread() or hasattr(sys, "ps1"):
         return False
     if signal.getsignal(SIGNAL) is signal.SIG_DFL:
         signal.signal(SIGNAL, _raise)
-    return signal.getsignal(SIGNAL) is _raise  # else the program has a use for this signal
+    return signal.getsignal(SIGNAL) is _raise  # else the program uses this signal
 
 
 def raise_in_main(error: Exception) -> None:
-    """Called in another thread."""
+    """Raise the error in the main thread. Call it in another thread."""
     global _error
     main = threading.main_thread().ident
     if main is not None and signal.getsignal(SIGNAL) is _raise:

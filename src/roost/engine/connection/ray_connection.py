@@ -55,7 +55,7 @@ class Connection:
 
     @classmethod
     def forget(cls) -> None:
-        """The program ended the connection itself, so its users have nothing left to close."""
+        """Drop all users: the program ended the connection itself, so they have nothing left to close."""
         cls._users.clear()
         cls._undo()
 
@@ -144,7 +144,7 @@ def _knock(address: str, within: float = 10.0) -> None:
 
 
 def _this_machine(num_nodes: int) -> Inventory:
-    """`num_nodes` nodes. A single one has the accelerators that Ray finds on this machine."""
+    """An inventory of `num_nodes` nodes. A single node has the accelerators that Ray finds here; several have none."""
     # Private, but Ray has no public way to detect accelerators.
     from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
@@ -183,7 +183,7 @@ def _fitting_connection(address: str | None) -> str:
 
 
 def _anonymous(namespace: str) -> bool:
-    """Whether Ray made the namespace up: a connection without one gets a random UUID."""
+    """Whether Ray made the namespace up: a connection without a namespace gets a random UUID."""
     return len(namespace) == 36 and namespace.count("-") == 4
 
 
@@ -194,7 +194,7 @@ def warn_if_open(address: str) -> None:
 
 
 def network_warning(address: str) -> Finding | None:
-    """Warn about a Ray on the network without tokens: it runs the code of anyone who reaches it."""
+    """The warning about a Ray on the network without tokens: anyone who reaches it can run code there."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         local = ipaddress.ip_address(host).is_loopback
@@ -213,8 +213,8 @@ def network_warning(address: str) -> Finding | None:
 def hide_if_embedded() -> Callable[[], None]:
     """Hide Ray's warning about many worker processes on a node from users of an embedded cluster.
 
-    It is normal there, since all nodes share the CPUs of one machine, and no setting turns the warning off. Returns a
-    function that shows the warning again.
+    Many processes are normal there, since all nodes share the CPUs of one machine, and no setting turns the warning
+    off. Returns a function that shows the warning again.
     """
     if not any(INDEX_LABEL in (node.get("Labels") or {}) for node in ray.nodes()):
         return lambda: None

@@ -1,7 +1,7 @@
-"""Settings for a program whose head is lost.
+"""Ray settings for a program that loses its head.
 
-When the program ends, Ray waits for the head to take its records of calls. While the program runs without a head, Ray
-ends it after a minute: one that was told of the loss has ten minutes to save what it has.
+When the program ends, Ray waits for the head to take its records of calls; here it waits half a second. Without a
+head, Ray ends a running program after a minute; here the program has ten minutes to save its state.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ WITHOUT_A_HEAD = {
 
 @contextmanager
 def settings_without_a_head() -> Iterator[None]:
-    """Set them while Ray is imported or connects, when it reads them, unless the program has set them itself.
+    """Set these while Ray is imported or connects, which is when Ray reads them. The program's own values win.
 
-    They do not stay: nodes of Ray that the program starts would read them too, and outlive their head.
+    They are removed after the block: Ray nodes that the program starts would read them too, and outlive their head.
     """
     mine = {name: value for name, value in WITHOUT_A_HEAD.items() if name not in os.environ}
     os.environ.update(mine)

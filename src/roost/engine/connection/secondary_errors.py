@@ -1,8 +1,8 @@
-"""Errors that Ray need not print: they follow from a failure that is reported elsewhere.
+"""Hides errors that only follow from a failure which roost reports.
 
-Ray prints the error of every result that is dropped without having been looked at. Where results are arguments of
-further calls, one death would be printed once for each call of the chain. The caller at its end gets the first error,
-and roost announces the death.
+Ray prints the error of every result that the program drops unread. If results are arguments of further calls, Ray
+would print one death once for each call of the chain. The caller at the end of the chain gets the first error, and
+roost announces the death.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ _filter = _OnlyFirstErrors()
 
 
 def hide_secondary_errors() -> None:
-    """May be called twice."""
+    """Add the filter to Ray's log. May be called twice."""
     logging.getLogger("ray._private.worker").addFilter(_filter)

@@ -19,7 +19,7 @@ from roost.engine.connection.held_signals import held_signals
 def own_sigterm() -> Iterator[None]:
     """Keep the program's SIGTERM handler. Ray replaces it with one that exits with code 15.
 
-    A SIGTERM that comes meanwhile waits, since Ray's handlers would end the program in their own way.
+    A SIGTERM inside the block waits until its end: Ray's handler would end the program in its own way.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

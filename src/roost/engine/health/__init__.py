@@ -1,1 +1,1 @@
-"""What is wrong with a machine or a cluster: facts, and what they mean."""
+"""The health of a machine or a cluster: its facts, and findings about them."""

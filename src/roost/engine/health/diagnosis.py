@@ -1,4 +1,4 @@
-"""What the facts of a machine or a cluster mean: facts in, findings out."""
+"""Judges a machine or a cluster: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINIMUM_RAY = (2, 49)
 CLOCKS_APART = 1.0  # seconds; traces and events of nodes are compared by their clocks
 FEW_PORTS = 256  # a node of 8 engines leases about 20 for each
 FEW_FILES = 4_096  # a raylet with some hundred workers uses more
-SMALL_SHARED_MEMORY = 1 << 30  # bytes; containers have 64 MiB unless told otherwise
+SMALL_SHARED_MEMORY = 1 << 30  # bytes; containers have 64 MiB by default
 OLD_FOLDER = 30.0  # days
 _MIB = 1 << 20
 
@@ -32,12 +32,12 @@ class _Trouble:
 
 
 def diagnose_machine(facts: MachineFacts) -> list[Finding]:
-    """A machine by itself, without a cluster."""
+    """Findings about one machine, without a cluster."""
     return _shared([(facts.host, trouble) for rule in MACHINE_RULES for trouble in rule(facts)])
 
 
 def diagnose_cluster(nodes: Sequence[NodeFacts]) -> list[Finding]:
-    """The nodes of a running cluster, each and against each other."""
+    """Findings about the nodes of a running cluster: about each node, and about differences between them."""
     findings = [finding for rule in CLUSTER_RULES for finding in rule(nodes)]
     machines = {(node.machine.machine, node.machine.open_files): node.machine for node in nodes}.values()
     told = [(one.host, trouble) for rule in MACHINE_RULES for one in machines for trouble in rule(one)]

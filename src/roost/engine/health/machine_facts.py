@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What jobs that have ended left on a machine."""
+    """Leftovers of ended jobs on a machine."""
 
     folders: tuple[tuple[str, float, int], ...] = ()  # of jobs: path, days since it was written, bytes
     rays: tuple[str, ...] = ()  # directories of embedded Rays without a process
@@ -19,7 +19,7 @@ class Leftovers:
 class MachineFacts:
     host: str  # its address in the cluster, or its name
     hostname: str
-    machine: str  # the same for all nodes of one machine, until it is started again
+    machine: str  # identifies the machine until its next boot
     python: str
     ray: str  # "" where it is not installed
     roost: str
@@ -39,12 +39,12 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """A node of a Ray cluster: what Ray says of it, and what its machine is like."""
+    """A node of a Ray cluster: Ray's facts about it, and the facts of its machine."""
 
     machine: MachineFacts
     node_id: str = ""
-    resources: dict[str, float] = field(default_factory=dict)  # that Ray counts
+    resources: dict[str, float] = field(default_factory=dict)  # as Ray counts them
     is_virtual: bool = False  # a node of an embedded Ray, whose accelerators do not exist
     is_head: bool = False
     clock_error: float = 0.0  # its clock minus that of the asking machine, in seconds
-    clock_doubt: float = 0.0  # by how much that may be wrong
+    clock_doubt: float = 0.0  # the possible error of that, in seconds

@@ -35,7 +35,7 @@ _DAY = 86_400.0
 
 
 def inspect_machine(jobs: str, environ: Mapping[str, str]) -> MachineFacts:
-    """`jobs` is the directory of jobs' folders, `environ` the environment that counts: a node's is that of its raylet."""
+    """`jobs` is the directory of job folders. `environ` is the environment to judge: of a node, that of its raylet."""
     ephemeral = ephemeral_ports()
     return MachineFacts(
         host=socket.gethostname(),
@@ -76,7 +76,7 @@ def _version(package: str) -> str:
 
 
 def _token_digest(environ: Mapping[str, str]) -> str:
-    """Of the token for Ray: nodes that have different ones refuse each other. The token itself stays here."""
+    """A digest of Ray's token: nodes with different tokens refuse each other. The token itself stays on its machine."""
     token = environ.get("RAY_AUTH_TOKEN", "")
     path = environ.get("RAY_AUTH_TOKEN_PATH") or os.path.join(os.path.expanduser("~"), ".ray", "auth_token")
     if not token:
@@ -124,7 +124,7 @@ def _job_folders(root: str) -> Iterable[tuple[str, float, int]]:
 
 
 def _dead_rays(root: str) -> Iterable[str]:
-    """Directories of embedded Rays that no process uses. One that is just being made is young."""
+    """Directories of embedded Rays that no process uses. Skips young ones, which may just be starting."""
     candidates = []
     for path in glob.glob(os.path.join(glob.escape(root), "roost-" + "[0-9a-f]" * 8)):
         with contextlib.suppress(OSError):
@@ -141,7 +141,7 @@ def _dead_rays(root: str) -> Iterable[str]:
 
 
 def _orphans() -> Iterable[tuple[int, str]]:
-    """Processes of this user that an engine started and that outlived its keeper, and workers without a raylet."""
+    """Processes that an engine started and that outlived its keeper, and Ray workers without a raylet."""
     kept, marked, workers = set(), {}, {}
     prefix = f"{keeper.VARIABLE}=".encode()
     for pid in keeper.all_processes():

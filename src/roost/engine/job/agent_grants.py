@@ -24,7 +24,7 @@ ANSWER_WITHIN = 30.0  # seconds
 
 
 class AgentLocks:
-    """The locks of a node. `here` says whether this process runs on it, `driver` whether it is the job's driver."""
+    """The locks of a node. `here`: this process runs on the node. `driver`: this process is the job's driver."""
 
     def __init__(self, job: str, node_id: str, node: str, here: bool = True, driver: bool = False) -> None:
         self.node = node
@@ -63,7 +63,6 @@ class AgentLocks:
 def lease_from(
     job: str, node_id: str, host: str, count: int, consecutive: bool, owner: Owner, timeout: float
 ) -> PortLease:
-    """Lease ports of that node for the owner."""
     limit = seconds(timeout)
     request = agent_of(job, node_id).lease_ports.remote(count, consecutive, owner)
     try:

@@ -43,7 +43,7 @@ def head_agent(job: str) -> Any:
 
 
 def own_node() -> tuple[str, str]:
-    """This process's job, and the id of the node this process runs on, which must be a node of the job."""
+    """This process's job, and the id of its node. Raises if that is no node of the job."""
     check_connected()
     node_id = ray.get_runtime_context().get_node_id()
     told = os.environ.get("ROOST_JOB")
@@ -62,7 +62,7 @@ def own_node() -> tuple[str, str]:
 
 
 def agent_on(job: str, node_id: str) -> Any | None:
-    """The job's agent on a node; None when the node is not the job's."""
+    """The job's agent on a node; None if the job has none there."""
     try:
         return find_actor(agent_name(node_id), job)
     except ValueError:

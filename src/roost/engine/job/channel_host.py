@@ -25,9 +25,9 @@ class ChannelHost(ChannelDesk):
         self._watchers: dict[str, asyncio.Task[None]] = {}
 
     async def exchange(self, message: bytes, contents: Sequence[Any] | None = None) -> Any:
-        """A put or a take in one message, answered by one: Ray takes longer to encode several small values.
+        """Carry out a put or a take. Request and answer are one message each: Ray encodes several small values slower.
 
-        Only Ray can encode references; `contents` and the answer are left to it where they hold some.
+        Only Ray can encode references, so `contents` and the answer stay outside the message if they hold some.
         """
         method, args = pickle.loads(message)
         if contents is not None:
@@ -39,14 +39,14 @@ class ChannelHost(ChannelDesk):
         return pickle.dumps(decision, 5) if plain else decision
 
     async def join_watched(self, consumer: str, who: str, process: Process, agent: Any) -> None:
-        """Know a process that takes, and learn of its end from the agent of its node."""
+        """Register a consumer, and learn of its end from the agent of its node."""
         await self.join(consumer, who)
         self._watchers[consumer] = asyncio.get_running_loop().create_task(
             self._watch(consumer, process, agent)
         )
 
     async def leave(self, consumer: str) -> None:
-        """The process ends in order, or leaves the job."""
+        """Deregister a consumer that ends in order or leaves the job."""
         watcher = self._watchers.pop(consumer, None)
         if watcher is not None:
             watcher.cancel()

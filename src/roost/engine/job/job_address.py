@@ -1,4 +1,4 @@
-"""Where the jobs of this machine run, by their folders: the address of an embedded Ray is noted nowhere else."""
+"""Finds the Ray of a job in the job's folder: the address of an embedded Ray is written nowhere else."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ MOST_ASKED = 20  # folders, the latest first
 
 
 def address_of(job: str) -> str | None:
-    """The Ray on which the last run of a job was started, if something answers there."""
+    """The address of the Ray of a job's last run, if something answers there."""
     found = read_processes(job)
     address = str(found[0].get("address", "")) if found is not None else ""
     return address if _answers(address) else None
 
 
 def latest_address() -> str | None:
-    """The Ray of the latest job of this machine whose Ray answers."""
+    """The address of the Ray of this machine's latest job whose Ray answers."""
     return next((address for job in past_jobs()[:MOST_ASKED] if (address := address_of(job))), None)
 
 

@@ -1,7 +1,7 @@
-"""The folder of a job, on the node of its managers, and the history that is written there.
+"""The folder of a job, on the node of its managers, and the history in it.
 
 It is `ROOST_STATE/jobs/JOB`, by default below `~/.local/state/roost`, and only its owner can read it. A job's name has
-no slash and is never `.` or `..`, and no link is followed, so nothing is written elsewhere.
+no slash and is never `.` or `..`, and roost follows no link, so it writes nothing elsewhere.
 """
 
 # The job's managers import this, and pathlib takes long to import.
@@ -45,7 +45,7 @@ def past_jobs() -> list[str]:
 
 
 def read_history(job: str, most: int = 1_000) -> list[Event]:
-    """The last events of a job, from its folder on this machine. Lines that are no events are left out."""
+    """The last events of a job, from its folder on this machine. Skips lines that are no events."""
     found: list[Event] = []
     try:
         file = os.open(os.path.join(job_folder(job), EVENTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -60,7 +60,7 @@ def read_history(job: str, most: int = 1_000) -> list[Event]:
 
 
 class JobHistory:
-    """Writes events and processes as lines of JSON. A folder that cannot be written is no reason to fail."""
+    """Writes events and processes as lines of JSON. If the folder cannot be written, it does nothing."""
 
     def __init__(self, job: str) -> None:
         self._files: dict[str, int] = {}
@@ -71,7 +71,7 @@ class JobHistory:
                 os.mkdir(folder, mode=0o700)  # noqa: PTH102
             found = os.lstat(folder)
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-                return  # a link, or another user's
+                return  # a link, or another user's folder
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -84,7 +84,7 @@ class JobHistory:
         self._write(EVENTS, event.to_dict())
 
     def write_start(self, run: Mapping[str, Any]) -> None:
-        """A new run of the job: its processes follow."""
+        """Begin a new run of the job. The lines of its processes follow."""
         self._write(PROCESSES, {"run": dict(run)})
 
     def write_process(self, process: Any) -> None:
@@ -97,7 +97,7 @@ class JobHistory:
 
 
 def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
-    """The last run of a job, and its processes, as its folder on this node has them; None where it has none."""
+    """The last run of a job and its processes, from its folder on this node; None if there are none."""
     try:
         opened = os.open(os.path.join(job_folder(job), PROCESSES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(opened, "rb") as file:  # noqa: PTH123
@@ -108,7 +108,7 @@ def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | No
     run: dict[str, Any] = {}
     processes: list[dict[str, Any]] = []
     for line in lines:
-        with contextlib.suppress(ValueError):  # the last line of a machine that failed may be cut off
+        with contextlib.suppress(ValueError):  # if the machine failed, the last line may be cut off
             data = json.loads(line)
             if "run" in data:
                 run, processes = data["run"], []

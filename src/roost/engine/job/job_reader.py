@@ -1,8 +1,8 @@
 """Reads a running job into a snapshot, from any process of its cluster. Starts nothing, and asks no worker.
 
 The job's managers know its plans, groups and events; the agents of its nodes see the processes; each channel knows
-its items. All of them are asked at once, and none is waited for longer than the deadline: what does not answer is
-named in the snapshot. What was read once is not asked for again.
+its items. The reader asks all of them at once and waits for none past the deadline: the snapshot names those that do
+not answer. It does not ask again for plans, groups and events that it has read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from roost.engine.workers.call_summary import CallSummary
 from roost.errors import JobEnded, NoAnswer, nearest
 from roost.planning.plan import Plan
 
-LOOK_WITHIN = 5.0  # seconds in which a job should say what its processes do
+LOOK_WITHIN = 5.0  # seconds that the processes of roost have to answer
 MOST_EVENTS = 1_000
 MOST_CHANNELS = 200
 MOST_AT_ONCE = 16  # jobs
@@ -40,10 +40,10 @@ _CHANNEL = channel_actor("")
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What one actor was asked. One that does not answer is not asked again meanwhile."""
+    """An open question to one actor. The reader does not ask the actor again before it has answered."""
 
     ref: Any
-    look: int  # the number of the look that asked
+    look: int  # the number of the read that asked
     about: Any = None  # what the answer refers to
 
 
@@ -64,7 +64,7 @@ class JobReader:
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
 
     def read(self, within: float = LOOK_WITHIN) -> JobSnapshot:
-        """The job now. Raises `JobEnded` when there is no such job any more."""
+        """A snapshot of the job now. Raises `JobEnded` if the job does not run."""
         deadline = time.monotonic() + within
         self._looks += 1
         silent: list[str] = []
@@ -117,14 +117,14 @@ class JobReader:
         if name not in self._handles:
             try:
                 self._handles[name] = find_actor(name, self.job)
-            except ValueError:  # it has just ended
+            except ValueError:  # the actor has just ended
                 return
         self._asked[name] = _Question(getattr(self._handles[name], method).remote(*args), self._looks, about)
 
     def _answers(self, deadline: float) -> dict[str, tuple[Any, Any]]:
-        """What has come by the deadline: answers, and what they refer to, by the name of the actor.
+        """The answers that came by the deadline, each with what it refers to, by the name of the actor.
 
-        Actors that were silent in an earlier look are not waited for again.
+        Does not wait again for actors that were silent in an earlier read.
         """
         refs = {question.ref: name for name, question in self._asked.items()}
         new = [question.ref for question in self._asked.values() if question.look == self._looks]
@@ -136,12 +136,12 @@ class JobReader:
             question = self._asked.pop(refs[ref])
             try:
                 found[refs[ref]] = (ray.get(ref, timeout=0), question.about)
-            except ray.exceptions.RayError:  # it is gone; it may come back under its name
+            except ray.exceptions.RayError:  # the actor is gone; a new one may have its name
                 self._handles.pop(refs[ref], None)
         return found
 
     def _learn(self, silent: list[str], deadline: float) -> None:
-        """Ask the managers for what is new."""
+        """Ask the managers for changes since the last read."""
         self._ask(NodeManager.NAME, "describe", list(self._plans))
         self._ask(WorkerManager.NAME, "describe", self._revision, self._recorded)
         managers = (NodeManager.NAME, WorkerManager.NAME)
@@ -234,7 +234,7 @@ class JobReader:
                 if not names and not part.runs_nothing:
                     state = "ended" if (plan.digest, component) in ended else "not started"
                     yield from (absent_status(component, place, state) for place in part.members)
-        for names in running.values():  # of plans that the manager does not know yet
+        for names in running.values():  # groups of plans that are not known yet
             for name in names:
                 yield from self._group(name, seen)
 
@@ -264,7 +264,7 @@ class JobReader:
 
 
 def _alive_nodes(silent: list[str], within: float) -> set[str] | None:
-    """The ids of the nodes that Ray has; None if its head does not say."""
+    """The ids of the living nodes; None if Ray's head does not answer."""
     try:
         return {node["NodeID"] for node in ask_head(ray.nodes, within) if node["Alive"]}
     except NoAnswer:
@@ -286,7 +286,7 @@ class JobsReader:
         self._last: dict[str, JobSnapshot] = {}
 
     def read(self, within: float = LOOK_WITHIN) -> list[JobSnapshot]:
-        """The jobs by name. One that was named is also shown once it has ended; raises when it never was there."""
+        """Snapshots of the jobs. The job `only` is still shown after its end; raises if it was never there."""
         names = [self.only] if self.only is not None else running_jobs(within)
         self._readers = {name: self._readers.get(name) or JobReader(name) for name in names}
         with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(names)))) as pool:

@@ -1,4 +1,4 @@
-"""Named actors that the agents of a job keep as long as the job lives: those of channels and data buffers."""
+"""The named actors of channels and data buffers. The job's agents keep them as long as the job lives."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from roost.engine.job.managers import check_connected, current_job, is_running
 from roost.errors import ChannelError, JobEnded, RoostError
 
 START_WITHIN = 120.0  # seconds
-_ended: set[str] = set()  # actors that this process has found dead, by id: Ray finds them by name for long
+_ended: set[str] = set()  # ids of actors that this process found dead: Ray still finds them by name for long
 
 
 def find_kept(actor: str) -> tuple[str, Any]:
-    """The job of this process, and its named actor of this name or None."""
+    """The job of this process, and its living actor of this name or None."""
     check_connected()
-    told = os.environ.get("ROOST_JOB")  # asking for the job's name costs more than trying this one
+    told = os.environ.get("ROOST_JOB")  # trying this name costs less than asking for the job's name
     if told and (found := _living(actor, told)) is not None:
         return told, found
     job = current_job()
@@ -35,9 +35,9 @@ def _living(actor: str, job: str) -> Any:
 
 
 def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str, Any]:
-    """A named actor of this process's job, which lives as long as the job. Returns the job too.
+    """The job of this process, and its actor of this name, which lives as long as the job. Starts the actor if needed.
 
-    It is on the job's first node, or on this node if that is one of the job's.
+    The actor starts on the job's first node; with `on_this_node`, on this node if it is one of the job's.
     """
     job, found = find_kept(actor)
     if found is not None:
@@ -48,7 +48,7 @@ def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str
 
 
 def process_ended(job: str, host: Any, what: str, error: JobEnded) -> RoostError:
-    """What a job is told of that has lost the process of a channel or buffer; the error itself if it has ended."""
+    """The error for a channel or buffer whose process died; `error` itself if the job has ended."""
     if not is_running(job):
         return error
     _ended.add(host._actor_id.hex())

@@ -26,7 +26,7 @@ from roost.engine.workers.call_summary import CallFollower, CallSummary
 from roost.errors import ClusterError
 
 LOOK_EVERY = 0.3  # seconds
-TAKEN_WITHIN = 3.0  # seconds in which the driver should have taken the news of a loss
+TAKEN_WITHIN = 3.0  # seconds that the driver has to fetch a loss
 
 
 def agent_name(node_id: str) -> str:
@@ -41,14 +41,14 @@ class NodeAgent(NodeInspection):
         self._shelf = PortShelf()
         self._locks = LockTable()
         self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
-        self._withdrawn: set[Owner] = set()  # requests that have not come yet
+        self._withdrawn: set[Owner] = set()  # owners that withdrew a request before it came
         self._watcher: asyncio.Task[None] | None = None
-        self._logs: dict[Process, CallReader] = {}  # kept, so that calls of a dead worker can still be read
-        self._followers: dict[Process, CallFollower] = {}  # of logs that were summed up before
+        self._logs: dict[Process, CallReader] = {}  # kept for reading the calls of a dead worker
+        self._followers: dict[Process, CallFollower] = {}  # of logs that `look` has read before
         self._kept: dict[str, Any] = {}  # actors of channels and data buffers
         self._dismissed: set[Process] = set()  # workers whose group was shut down
         self._workers: WorkerWatch | None = None
-        self._taken = 0  # losses that the driver knows
+        self._taken = 0  # losses that the driver has fetched
         self._history: Any = None
 
     async def facts(self, visible_variables: Iterable[str], search_paths: Iterable[str]) -> dict[str, Any]:
@@ -65,13 +65,13 @@ class NodeAgent(NodeInspection):
         }
 
     async def never(self) -> None:
-        """Wait until the call is cancelled. Ray does not start what depends on it."""
+        """Wait until the call is cancelled. Ray starts no actor whose arguments depend on it."""
         await asyncio.Event().wait()
 
     # -- workers ---------------------------------------------------------------------------------------
 
     async def follow(self, workers: Iterable[tuple[WatchedWorker, int]], history: Any = None) -> None:
-        """Keep the logs of these workers of the node, and watch them. `history` is the manager that keeps events."""
+        """Open the call logs of these workers, and watch the workers. `history` is the manager that records events."""
         self._history = history
         watch = self._watch_of_workers
         for worker, log in workers:
@@ -79,12 +79,12 @@ class NodeAgent(NodeInspection):
 
     @property
     def _watch_of_workers(self) -> WorkerWatch:
-        if self._workers is None:  # made in the event loop
+        if self._workers is None:  # it must be made in the event loop
             self._workers = WorkerWatch(self._note)
         return self._workers
 
     def _note(self, loss: Loss) -> None:
-        """Write the loss into the job's history if the driver, which does so as a rule, is too busy."""
+        """Record the loss in the job's history if the driver, which normally does so, is too busy."""
         number = len(self._watch_of_workers.losses)
 
         def unless_taken() -> None:
@@ -95,14 +95,14 @@ class NodeAgent(NodeInspection):
         asyncio.get_running_loop().call_later(TAKEN_WITHIN, unless_taken)
 
     async def next_losses(self, seen: int) -> list[Loss]:
-        """The losses after the first `seen`, once there are any. Asked by the driver, again and again."""
+        """Wait for losses after the first `seen`. The driver calls this again and again."""
         watch, self._taken = self._watch_of_workers, max(self._taken, seen)
         while len(watch.losses) <= seen:
             await watch.changed.wait()
         return watch.losses[seen:]
 
     async def loss_of(self, process: Process, within: float) -> Loss | None:
-        """How a worker was lost. Waits for the news: a call may fail before this agent knows."""
+        """How a worker was lost. Waits for it: a call may fail before this agent notices the loss."""
         watch, deadline = self._watch_of_workers, time.monotonic() + within
         while (found := watch.loss_of(process)) is None and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -114,17 +114,17 @@ class NodeAgent(NodeInspection):
             kill(process)
 
     async def forget(self, processes: Iterable[Process]) -> None:
-        """Drop the logs of workers whose group is shut down. Those that still live then end in order."""
+        """Drop the logs of workers whose group is shut down. Workers that still live count as ended in order."""
         processes = list(processes)
         self._watch_of_workers.forget(processes)
         for process in processes:
             self._logs.pop(process, None)
             self._followers.pop(process, None)
-            if process.alive():  # one that died before did not end in order
+            if process.alive():  # a worker that died before did not end in order
                 self._dismissed.add(process)
 
     async def observe(self, workers: Iterable[tuple[Process, int]]) -> list[tuple[bool, list[Call]]]:
-        """Of each worker: whether it lives, and its calls."""
+        """Whether each worker lives, and its calls."""
         found = []
         for process, log in workers:
             reader = self._log_of(process, log)
@@ -132,7 +132,7 @@ class NodeAgent(NodeInspection):
         return found
 
     async def look(self, workers: Iterable[tuple[Process, int]], driver: Process | None = None) -> NodeSight:
-        """What these workers do now, in short, and how the node is. `driver` is named on its own node only."""
+        """The state and recent calls of these workers, and the machine's load. Only the driver's node gets `driver`."""
         return NodeSight(
             processes=tuple(self._sight_of(process, log) for process, log in workers),
             driver=driver.state() if driver is not None else "",
@@ -153,23 +153,23 @@ class NodeAgent(NodeInspection):
         if process not in self._logs and process.alive():
             try:
                 self._logs[process] = CallReader(process.pid, log)
-            except (OSError, ValueError):  # it has just ended, or its system has no such memory
+            except (OSError, ValueError):  # the worker has just ended, or its system has no such memory
                 return None
         return self._logs.get(process)
 
     async def ended(self, process: Process) -> bool:
-        """Answer when a process of this node has ended: whether in order, because its group was shut down."""
+        """Wait until a process of this node ends. True if its group was shut down."""
         while process.alive():
             await asyncio.sleep(LOOK_EVERY)
-        await asyncio.sleep(LOOK_EVERY)  # the driver tells of a shutdown when it ends the processes
+        await asyncio.sleep(LOOK_EVERY)  # the driver calls `forget` while it ends the processes
         return process in self._dismissed
 
     # -- channels --------------------------------------------------------------------------------------
 
     async def keep(self, name: str, namespace: str, cls: type) -> Any:
-        """Start a named actor on this node, or find it. It lives as long as this agent, thus as long as the job."""
-        # Ray ends an actor when the handle that made it is gone. So that handle is kept here, and later requests
-        # must not replace it by one that only found the actor.
+        """Start a named actor on this node, or find it. It lives as long as this agent, and so as long as the job."""
+        # Ray ends an actor when the handle that made it is gone. So the agent keeps that handle, and never replaces
+        # it by a handle that only found the actor.
         found = self._kept.get(name)
         if found is not None and await self._is_ready(name, found):
             return found
@@ -185,7 +185,7 @@ class NodeAgent(NodeInspection):
         return made
 
     async def _is_ready(self, name: str, kept: Any) -> bool:
-        """Whether a kept actor lives, once it has started: a busy machine takes long to. A dead one is forgotten."""
+        """Wait until a kept actor has started, and return whether it lives. Forgets a dead one."""
         try:
             await kept.__ray_ready__.remote()
         except ray.exceptions.RayActorError:
@@ -197,7 +197,7 @@ class NodeAgent(NodeInspection):
 
     async def adopt(self, *values: Any) -> list[Any]:
         """Put values into the node's object store. They outlive the processes that made them."""
-        loop = asyncio.get_running_loop()  # a full store makes a put wait, and the agent must not
+        loop = asyncio.get_running_loop()  # a put into a full store waits, and the agent must not
         return [await loop.run_in_executor(None, ray.put, value) for value in values]
 
     # -- ports -----------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class NodeAgent(NodeInspection):
     async def lease_ports(
         self, count: int = 1, consecutive: bool = False, owner: Owner | None = None
     ) -> list[int]:
-        """Ports that were free. The owner holds them until it releases them or ends."""
+        """Lease free ports. The owner holds them until it releases them or ends."""
         if owner is not None and self._was_withdrawn(owner):
             return []
         ports = self._shelf.take(count, consecutive, owner)
@@ -216,16 +216,16 @@ class NodeAgent(NodeInspection):
         self._shelf.release(ports)
 
     async def release_lease(self, owner: Owner) -> None:
-        """By owner and not by number: a released port may belong to another owner by now."""
+        """Release the ports of an owner. Not by number: a released port may belong to another owner by now."""
         self._shelf.release_owner(owner)
 
     async def withdraw_lease(self, owner: Owner) -> None:
-        """The owner no longer waits for its lease."""
+        """Release the ports of an owner that no longer waits, or refuse its request if that comes later."""
         if not self._shelf.release_owner(owner):
             self._withdrawn.add(owner)
 
     def _was_withdrawn(self, owner: Owner) -> bool:
-        """Whether the owner gave up before its request came: Ray may deliver two calls in the other order."""
+        """Whether the owner withdrew before its request came: Ray may deliver two calls in reverse order."""
         known = owner in self._withdrawn
         self._withdrawn.discard(owner)
         return known
@@ -248,7 +248,7 @@ class NodeAgent(NodeInspection):
         self._tell(self._locks.release(owner, fence, time.monotonic()))
 
     async def withdraw(self, owner: Owner) -> None:
-        """The owner no longer waits for the answer."""
+        """Drop the request or lock of an owner that no longer waits, or refuse its request if that comes later."""
         if owner not in self._answers and owner not in self._locks.owners:
             self._withdrawn.add(owner)
         self._tell(self._locks.withdraw(owner, time.monotonic()))
@@ -277,7 +277,7 @@ class NodeAgent(NodeInspection):
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Check the processes of all owners and requests, until none is left."""
+        """Release the ports and locks of ended processes, and time requests out, until no owner or request is left."""
         while (owners := self._owners_by_process()) or self._locks.waiting:
             for process, theirs in owners.items():
                 if not process.alive():
@@ -302,7 +302,7 @@ class NodeAgent(NodeInspection):
 
 
 def _raylet_variable(name: str) -> str | None:
-    """A variable of the raylet, as the node was started: Ray changes some variables for its workers."""
+    """A variable of the raylet's environment: Ray changes some variables for its workers."""
     try:
         environ = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""What an agent reads and ends on its node for commands from a shell. It may belong to a job, or to the command."""
+"""The methods of a node's agent for shell commands: they read logs and processes, and end processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LOOK_EVERY = 0.2  # seconds
 
 
 class NodeInspection:
-    """Files are read in threads, so that a slow disk delays no other request."""
+    """The agent may belong to a job, or to the command. Threads read files, so a slow disk delays no other request."""
 
     async def read_logs(self, positions: Sequence[LogPosition], wait: float = 0.0) -> list[LogPiece]:
-        """A piece of each file, once one has something new, at most `wait` seconds later."""
+        """A piece of each file. Waits at most `wait` seconds until a file has something new."""
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             pieces = await _in_thread(lambda: read_logs(positions))
@@ -38,32 +38,32 @@ class NodeInspection:
         return await _in_thread(lambda: stacks_of(processes))
 
     async def states(self, processes: Sequence[Process]) -> list[str]:
-        """Of each process of this node: "running", "stopped" or "dead"."""
+        """The state of each process of this node: "running", "stopped" or "dead"."""
         return [state_of(process) for process in processes]
 
     async def identify(self, pids: Sequence[int]) -> list[tuple[Process, tuple[str, ...]]]:
-        """Living processes by their numbers, with the files their output goes to."""
+        """Living processes by their numbers, with the files of their output."""
         return [(process_of.__wrapped__(pid), logs_of(pid, logs_folder())) for pid in pids]
 
     async def families(self, processes: Sequence[Process]) -> list[Process]:
-        """Those of the processes that live, and their living descendants."""
+        """The living processes among these, and their living descendants."""
         found = await _in_thread(lambda: keeper.family({one.pid: one.started for one in processes}))
         return [Process(pid=pid, started=started) for pid, started in found.items()]
 
     async def end(self, processes: Sequence[Process]) -> None:
-        """Kill the processes and their descendants, also stopped ones."""
+        """Kill the processes and their descendants, including stopped ones."""
         roots = {one.pid: one.started for one in processes}
         await _in_thread(lambda: keeper.kill_families(roots, {1, os.getpid(), os.getppid()}))
 
     async def recorded(self, job: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
-        """What the folder of a job has on this node: the last run's start, and its processes."""
+        """The last run of a job and its processes, from the job's folder on this node."""
         return await _in_thread(lambda: read_processes(job))
 
     async def clock(self) -> float:
         return time.time()
 
     async def inspect(self) -> MachineFacts:
-        # As the node was started: Ray changes some variables for its workers.
+        # The raylet's environment: Ray changes some variables for its workers.
         lines = keeper.contents(f"/proc/{os.getppid()}/environ").decode(errors="replace").split("\0")
         environ = dict(line.split("=", 1) for line in lines if "=" in line)
         return await _in_thread(lambda: inspect_machine(jobs_folder(), environ))

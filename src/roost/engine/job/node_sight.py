@@ -1,4 +1,4 @@
-"""What the agent of a node sees: the state of processes and of the machine, as values."""
+"""A node as its agent sees it: the state of processes and of the machine, as values."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class ProcessSight:
 class NodeSight:
     processes: tuple[ProcessSight, ...]  # in the order in which they were asked for
     machine: Machine
-    driver: str = ""  # the state of the job's driver, where it runs on this node
+    driver: str = ""  # the state of the job's driver, if it runs on this node

@@ -1,4 +1,4 @@
-"""The jobs this process has open, so that what asks for "the job" means its own."""
+"""The jobs this process has open. `own_job` is the default when no job is named."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def job_closed(job: str) -> None:
 
 
 def is_driver(job: str) -> bool:
-    """Whether this process is the driver of the job, which ends with it."""
+    """Whether this process is the driver of the job. A job ends with its driver."""
     return job in _driven
 
 
 def own_job() -> str | None:
-    """The job this process works in; None when it has none open, or several."""
+    """The only job this process has open; None if it has none open, or several."""
     return _open[0] if len(set(_open)) == 1 else None

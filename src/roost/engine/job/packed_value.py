@@ -1,4 +1,4 @@
-"""Values as bytes that processes of roost pass on without loading the classes of the user's program."""
+"""Values packed as bytes. Processes of roost pass them on without loading the classes of the user's program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = frozenset((int, float, str, bytes, bool, type(None)))  # need no cloudp
 class PackedValue:
     """A pickled value, its large buffers, and the references to Ray's objects and actors that it holds.
 
-    Ray must see the references to count them, so they are no part of the pickled bytes.
+    Ray must see the references to count them, so they are not in the pickled bytes.
     """
 
     __slots__ = ("buffers", "data", "references")
@@ -37,7 +37,7 @@ class PackedValue:
 
 
 class SmallValue(PackedValue):
-    """A packed value that travels inside of messages: buffers of its own would keep the whole message alive."""
+    """A packed value inside a message. Its buffers are copies: a view of the message would keep all of it alive."""
 
     __slots__ = ()
 
@@ -46,14 +46,14 @@ class SmallValue(PackedValue):
 
 
 class StoredValue(NamedTuple):
-    """A packed value in the object store: values that were put together may share an object."""
+    """A packed value in the object store. Values that were put together may share an object."""
 
     object: Any  # a reference of Ray
     place: int
 
 
 class Packer:
-    """Packs values, one after the other. Making one costs more than packing ten small values."""
+    """Packs values, one after the other. Making a packer costs more than packing ten small values."""
 
     def __init__(self, inline: int) -> None:
         self._inline = inline
@@ -75,15 +75,15 @@ class Packer:
         return packed if packed.size > self._inline else SmallValue(packed.references, *map(bytes, parts))
 
     def _pickled(self, value: Any) -> bytes:
-        """The bytes of the value. Its references and large buffers are noted."""
-        pickler, self._pickler = self._pickler, None  # not used again if this fails
+        """Pickle the value, and collect its references and large buffers."""
+        pickler, self._pickler = self._pickler, None  # a pickler that fails is not used again
         if pickler is None:
             pickler = _Pickler(self._file, self._references, self._buffers.append)
         self._references.clear()
         self._buffers.clear()
         self._file.seek(0)
         self._file.truncate()
-        pickler.clear_memo()  # values are unpickled one by one
+        pickler.clear_memo()  # each value is unpickled by itself
         pickler.dump(value)
         self._pickler = pickler
         return self._file.getvalue()
@@ -98,7 +98,7 @@ def unpack(packed: bytes | PackedValue) -> Any:
         return pickle.loads(packed)
     if not packed.references:
         return pickle.loads(packed.data, buffers=packed.buffers)
-    outer = getattr(_unpacking, "references", None)  # a value may unpack another one as it is loaded
+    outer = getattr(_unpacking, "references", None)  # loading a value may unpack another one
     _unpacking.references = packed.references
     try:
         return pickle.loads(packed.data, buffers=packed.buffers)
@@ -119,7 +119,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         self._references = references
 
     def reducer_override(self, value: Any) -> Any:
-        """Python asks this of values that are no plain data only, and `persistent_id` of every number."""
+        """Note references. Python calls this only for values that are no plain data, and `persistent_id` for all."""
         if isinstance(value, (ray.ObjectRef, ActorHandle)):
             self._references.append(value)
             return _reference, (len(self._references) - 1,)

@@ -16,7 +16,7 @@ ANSWER_WITHIN = 300.0  # seconds; a large file is read when the buffer is made
 
 
 class BufferHost:
-    """The process of a buffer, which opens the source itself: errors of an actor's constructor cannot be raised."""
+    """The process of a buffer. `open` opens the source: Ray does not pass on the errors of an actor's constructor."""
 
     def __init__(self) -> None:
         self._desk: BufferDesk | None = None
@@ -48,7 +48,7 @@ class RayBuffer:
 
 
 def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
-    """On the node of the process that makes it, where its files are."""
+    """Open the buffer, or start it on this node, where the source's file is."""
     actor = f"data-buffer:{name}"
     if source is None:
         job, host = find_kept(actor)
@@ -59,7 +59,7 @@ def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
     packed = None if source is None else pack(source, inline=0)
     try:
         answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
-    except ConfigurationError:  # the next process that makes it may be on another node
+    except ConfigurationError:  # the next process that makes the buffer may be on another node
         if answer(host.is_empty.remote(), f"asking data buffer {name!r}"):
             ray.kill(host)
         raise

@@ -1,7 +1,7 @@
 """This process's side of a channel on Ray.
 
-Ray loses an object when the process that put it ends, so large values are handed to the agent of the node: it puts
-them into the node's object store again, and they last as long as the job has that node.
+Ray loses an object when the process that put it ends. So the channel hands large values to the agent of the node,
+which puts them into the node's object store again; they last as long as the job has that node.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from roost.engine.workers.worker_context import describe_this_process
 from roost.errors import ChannelError, ClusterError, ConfigurationError, JobEnded, RoostError, counted
 
 GRACE = 60.0  # seconds that a process of roost may be late with its answer
-# Bytes of a value that travels in messages and is held by the channel itself, while it has fewer items than so many.
+# (items, bytes): while the channel has fewer items, values of at most so many bytes travel in messages.
 INLINE = ((256, 16_384), (8_192, 4_096))
 INLINE_IN_FULL = 256
-OBJECT = (
-    1024 * 1024
-)  # bytes of an object that holds several values: each costs as much as storing hundreds of KiB
-CHUNK = 64 * 1024 * 1024  # bytes that an agent is handed at a time
+# Bytes of an object that holds several values: making an object costs as much as storing hundreds of KiB.
+OBJECT = 1024 * 1024
+CHUNK = 64 * 1024 * 1024  # bytes handed to an agent at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class Asked:
     ref: Any
     what: str
     within: float
-    of_channel: bool = True  # not of an agent
+    of_channel: bool = True  # False: asked of an agent
 
 
 Steps = Generator[Asked, Any, Any]
@@ -90,7 +89,7 @@ class RayChannel:
         return timeout
 
     def finish(self, steps: Steps) -> Any:
-        """Go through the steps, waiting for each answer."""
+        """Run the steps, waiting for each answer."""
         try:
             asked = next(steps)
             while True:
@@ -125,17 +124,14 @@ class RayChannel:
         return process_ended(self.job, self._host, what, error)
 
     def withdraw(self, token: str) -> None:
-        """Whatever the channel answers to this request, no code is there to see it."""
+        """Tell the channel that the caller no longer waits for this request."""
         if ray.is_initialized():
             self._host.withdraw.remote(token)
 
     def consumer(self) -> Steps:
-        """The name of this process as one that takes. The channel knows it from the first time on."""
-        place = (
-            os.getpid(),
-            self.job,
-            self._host._actor_id.hex(),
-        )  # a channel that was lost may be made anew
+        """This process's name as a consumer of the channel. Registers the process on first use."""
+        # By the actor: a channel that was lost may be made anew.
+        place = (os.getpid(), self.job, self._host._actor_id.hex())
         if place not in _consumers:
             token, who = secrets.token_hex(8), describe_this_process()
             agent = agent_on(self.job, ray.get_runtime_context().get_node_id())
@@ -151,7 +147,7 @@ class RayChannel:
                     why="no agent of the job would notice its end, and what it took would be lost",
                     remedy="take in a worker or in the driver",
                 )
-            # Noted before the answer: other threads and coroutines of this process are the same consumer.
+            # Stored before the answer: other threads and coroutines of this process are the same consumer.
             if _consumers.setdefault(place, (self._host, token))[1] == token:
                 try:
                     yield self.ask(*join)
@@ -163,7 +159,7 @@ class RayChannel:
     # -- values ----------------------------------------------------------------------------------------
 
     def stored(self, values: Sequence[Any]) -> Steps:
-        """Small values as bytes, others as references to objects that do not end with this process."""
+        """Small values as bytes, large ones as references to objects that outlive this process."""
         held = self._held + len(values)
         packer = Packer(next((limit for fewer, limit in INLINE if held < fewer), INLINE_IN_FULL))
         contents: list[Any] = [self._packed(packer, value) for value in values]
@@ -193,7 +189,7 @@ class RayChannel:
             self._held = decision.held
 
     def opened(self, handed: Handed) -> Steps:
-        """The values of items. What was lost is dropped; the rest of the items goes back to the channel."""
+        """The values of the items. If some are lost, raises, and the other items go back to the channel."""
         contents = [item.content for item in handed.items]
         refs = list(dict.fromkeys(one.object for one in contents if isinstance(one, StoredValue)))
         if not refs:
@@ -235,21 +231,20 @@ class RayChannel:
         return self._agent
 
 
-_consumers: dict[
-    tuple[int, str, str], tuple[Any, str]
-] = {}  # this process as one that takes, by channel's actor
+# This process's actor handle and consumer name for each channel: by process number, job and actor id.
+_consumers: dict[tuple[int, str, str], tuple[Any, str]] = {}
 _tokens = itertools.count()
 _own_prefix = secrets.token_hex(8)
 
 
 def open_ray_channel(name: str) -> RayChannel:
-    """The channel of this process's job. The first process that opens it makes it."""
+    """The channel of this process's job. The first process that opens the channel creates it."""
     job, host = find_or_keep(channel_actor(name), ChannelHost)
     return RayChannel(job, name, host)
 
 
 def leave_channels(job: str | None = None) -> None:
-    """This process ends in order, or leaves the job: what it has taken is acknowledged."""
+    """Acknowledge the items this process has taken, when it ends in order or leaves the job."""
     left = [place for place in _consumers if place[0] == os.getpid() and job in (None, place[1])]
     refs = []
     for place in left:
@@ -268,7 +263,7 @@ def _is_large(content: Any) -> bool:
 
 
 def _chunks(sizes: Mapping[int, int]) -> Iterator[list[list[int]]]:
-    """What an agent is handed at a time: objects, each with the places of the values in it."""
+    """What to hand to an agent at a time: objects, each with the places of its values."""
     chunk: list[list[int]] = []
     total = room = 0
     for place, size in sizes.items():
@@ -289,7 +284,7 @@ def _chunks(sizes: Mapping[int, int]) -> Iterator[list[list[int]]]:
 def _is_lost(ref: Any) -> bool:
     try:
         ray.get(ref, timeout=GRACE)
-    except ray.exceptions.GetTimeoutError:  # slow, and not lost
+    except ray.exceptions.GetTimeoutError:  # slow, but not lost
         return False
     except ray.exceptions.RayError:
         return True

@@ -1,4 +1,4 @@
-"""A process that a job has started, as its managers keep it and as its folder has it."""
+"""A process that a job has started, as the job's managers and its folder record it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The order to end a job, and how the job's processes learn of it.
 
 `roost down` leaves a note with Ray's head and tells the job's manager, which answers the driver. From then on every
-call and wait of the driver raises the same error. A driver that was stopped meanwhile, and whose job was ended from
-outside, finds the note when it goes on.
+call and wait of the driver raises the same error. A driver that was stopped by a signal while `roost down` ended its
+job from outside finds the note when it goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TakeDownOrder:
 
 
 def follow_run(job: str, run: str) -> None:
-    """From now on `check_order` asks about this run."""
+    """Make `check_order` ask about this run."""
     _runs[job] = run
 
 
@@ -47,12 +47,12 @@ def forget_run(job: str) -> None:
 
 
 def obey(job: str, order: TakeDownOrder) -> None:
-    """A driver with other jobs open is not interrupted in its own code."""
+    """End the job in this process. Interrupts the program's own code only in a driver without other open jobs."""
     end_job(job, order.error(job), interrupt=is_driver(job) and own_job() == job)
 
 
 def order_against(job: str) -> JobTakenDown | None:
-    """As `check_order`, for code that handles another error: the answer is to be raised instead of that one."""
+    """The error of `check_order`, or None. Code that handles another error raises this one instead."""
     try:
         check_order(job)
     except JobTakenDown as error:
@@ -61,7 +61,7 @@ def order_against(job: str) -> JobTakenDown | None:
 
 
 def check_order(job: str) -> None:
-    """Raise if the job was taken down. Asks the head: for moments when a process of the job is found dead."""
+    """Raise if the job was taken down. Asks the head, so call it only when a process of the job is found dead."""
     check_cluster(job)
     run = _runs.get(job)
     note = ask_head(lambda: read_note(job, run)) if run else None

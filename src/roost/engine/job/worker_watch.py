@@ -1,7 +1,7 @@
-"""Watches the workers of one node, for the node's agent. Each is watched by itself, so none hides another.
+"""Watches the workers of one node, for the node's agent. Each worker is watched by itself, so no failure hides another.
 
-A process that ends is seen at once, by its pidfd. A process that is stopped, or whose interpreter is held by one
-thread, misses the heartbeats that a thread of its own writes into its log of calls.
+A pidfd shows at once that a process has ended. A worker's own thread writes heartbeats into its call log; they stop
+when the process is stopped or one thread holds the interpreter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_EVERY = 0.5  # seconds between two looks at the heartbeats
 MISSED = 3  # heartbeats
 TAIL_LINES, TAIL_BYTES, TAIL_WIDTH = 5, 8_192, 200
 _SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray writes this for crashes
-# Since Linux 6.15 a pidfd tells how its process ended, to others than the parent too.
+# Since Linux 6.15 a pidfd tells any process how its process ended, not only the parent.
 _INFO = struct.Struct("<QQ11Ii")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 _HAS_EXIT = 8
@@ -47,11 +47,11 @@ class WatchedWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A worker that ended or hangs, or, without one, the whole node."""
+    """The loss of a worker, which ended or hangs, or of the whole node if `worker` is None."""
 
     kind: str  # "ended", "hung" or "node"
     worker: WatchedWorker | None = None
-    status: int | None = None  # how it ended, as `wait` tells it; None where the system does not say
+    status: int | None = None  # its wait status; None if the system does not tell
     out_of_memory: bool = False
     seen: float = 0.0  # seconds since the epoch
     tail: tuple[str, ...] = ()  # the last lines of its log
@@ -72,14 +72,14 @@ class Loss:
 
     @property
     def last_words(self) -> str:
-        """Where its log is, and how it ends."""
+        """The path and the last lines of the worker's log."""
         log = next(filter(None, self.worker.logs), "") if self.worker else ""
         said = " | ".join(self.tail)
         return f"its log {log}" + (f" ends: {said}" if said else " is empty") if log else ""
 
 
 def loss_event(loss: Loss, cause: str, action: str, more: str = "") -> Event:
-    """The loss of a worker, and what is done about it."""
+    """The event about a lost worker and the action taken."""
     worker = loss.worker
     assert worker is not None
     parts = (worker.seat, f"pid {worker.process.pid} {loss.how}", loss.last_words, more)
@@ -100,7 +100,7 @@ class _Watch:
     reader: CallReader | None
     pidfd: int
     beats: int = 0
-    silent: float = 0.0  # seconds without a heartbeat, as far as the agent itself ran
+    silent: float = 0.0  # seconds without a heartbeat, while the agent ran
     hung: bool = False
 
 
@@ -125,7 +125,7 @@ class WorkerWatch:
         watch = self._watched[worker.process] = _Watch(worker, reader, _pidfd(worker.process.pid))
         if watch.pidfd >= 0:
             loop.add_reader(watch.pidfd, self._ended, worker.process)
-        if not worker.process.alive():  # before it was watched
+        if not worker.process.alive():  # it ended before it was watched
             self._ended(worker.process)
         if self._ticker is None or self._ticker.done():
             self._ticker = loop.create_task(self._tick())
@@ -160,7 +160,7 @@ class WorkerWatch:
             status = _told_status(watch)
         if watch.pidfd >= 0:
             os.close(watch.pidfd)
-        if not _runs(self._raylet):  # its workers end because the node does
+        if not _runs(self._raylet):  # the workers end because the node does
             self._node_ended()
             return
         kills, before = _oom_kills(), self._kills
@@ -192,7 +192,7 @@ class WorkerWatch:
         self.changed = asyncio.Event()
 
     async def _tick(self) -> None:
-        """Look at the heartbeats, until no worker is left. Time that the agent itself did not run does not count."""
+        """Check the heartbeats until no worker is left. Time in which the agent itself did not run does not count."""
         last = time.monotonic()
         while self._watched:
             every = min([LOOK_EVERY, *(watch.worker.ping / 4 for watch in self._watched.values())])
@@ -220,7 +220,7 @@ class WorkerWatch:
 
 
 def kill(process: Process) -> None:
-    """Kill a process of this node, also one that is stopped."""
+    """Kill a process of this node, even a stopped one."""
     keeper.send(process.pid, process.started, signal.SIGKILL)
 
 
@@ -247,7 +247,7 @@ def _end_of(path: str) -> str:
 def _pidfd(pid: int) -> int:
     try:
         return os.pidfd_open(pid)
-    except (AttributeError, OSError):  # not this system, or it has ended
+    except (AttributeError, OSError):  # the system has no pidfds, or the process has ended
         return -1
 
 
@@ -263,7 +263,7 @@ def _exit_status(pidfd: int) -> int | None:
 
 
 def _told_status(watch: _Watch) -> int | None:
-    """How a process ended by its own words: the exit code in its log of calls, or what Ray logged of a signal."""
+    """The wait status that the process left behind: the exit code in its call log, or a signal that Ray logged."""
     code = watch.reader.exit_code() if watch.reader is not None else None
     if code is not None:
         return code << 8
@@ -280,7 +280,7 @@ def _runs(pid: int) -> bool:
 
 
 def _oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory, since the boot."""
+    """How many processes the kernel has killed for lack of memory since the boot."""
     for line in keeper.contents("/proc/vmstat").splitlines():
         if line.startswith(b"oom_kill "):
             return int(line.split()[1])

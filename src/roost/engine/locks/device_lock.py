@@ -37,12 +37,12 @@ class DeviceLock(AbstractContextManager["DeviceLock"]):
 
     @property
     def held(self) -> bool:
-        """Whether this lock is still held; asks the node's agent."""
+        """Whether this lock is still held. Asks the node's agent."""
         found = self._locks.hold_on(self.devices[0])
         return found is not None and found[0].fence == self.fence
 
     def check(self) -> None:
-        """Raises when this lock is no longer held."""
+        """Raise if this lock is no longer held."""
         check_on(self._locks, self.devices[0], self.fence)
 
     def release(self) -> None:

@@ -2,7 +2,7 @@
 
 All devices of a request are granted together or not at all, and a request never overtakes an earlier one for the
 same device. So requests of processes that hold no lock cannot block each other forever. A request of a process
-that already holds a lock is refused if it could.
+that already holds a lock is refused if it could deadlock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DeviceHold:
     devices: tuple[Device, ...]
     fence: int
     since: float
-    until: float | None  # from then on the next request may take them
+    until: float | None  # the time from which another request may take them
 
     def expired(self, now: float) -> bool:
         return self.until is not None and now >= self.until
@@ -58,7 +58,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The process would wait for itself: it holds the devices, or their holder waits for this process."""
+    """The request would deadlock: its process holds the devices, or their holder waits for that process."""
 
     owner: Owner
     holder: DeviceHold
@@ -155,7 +155,7 @@ class LockTable:
     def _ahead(self, waiting: Waiting) -> list[Waiting]:
         """The earlier requests for any of the devices.
 
-        Requests that wait for this very process do not count: the two would wait for each other forever.
+        Leaves out requests that wait for this process: the two would deadlock.
         """
         earlier = [other for other in self._queue if not set(other.devices).isdisjoint(waiting.devices)]
         process = waiting.owner.process
@@ -164,7 +164,7 @@ class LockTable:
         return [other for other in earlier if process not in self._awaited_by(other.owner.process)]
 
     def _grant(self, waiting: Waiting, now: float) -> LockGranted:
-        self._drop(self._holders(waiting.devices))  # they have expired
+        self._drop(self._holders(waiting.devices))  # only expired locks are left on them
         self._fence += 1
         hold = DeviceHold(
             owner=waiting.owner,
@@ -182,7 +182,7 @@ class LockTable:
                 del self._holds[device]
 
     def _refusal(self, asking: Waiting) -> Refused | None:
-        """A request that would wait for its own process, directly or through others."""
+        """The refusal of a request that would deadlock; None for any other."""
         process = asking.owner.process
         if all(hold.owner.process != process for hold in self.holds):
             return None  # no request waits for a process that holds no lock

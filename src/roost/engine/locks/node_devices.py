@@ -1,4 +1,4 @@
-"""The devices of a node. However a program names a device, locks know it by one number or name."""
+"""The devices of a node. Programs may name a device in several ways; locks know it by one number or name."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _is_device(device: Any) -> bool:
 
 
 def _own_names(job: str, node_rank: int) -> dict[str, int]:
-    """The names this worker was given for its accelerators: Ray may have granted others than planned."""
+    """The names of this worker's accelerators, with the planned numbers: Ray may have granted others than planned."""
     context = current_worker()
     if context is None or (context.job, context.placement.cluster_node_rank) != (job, node_rank):
         return {}

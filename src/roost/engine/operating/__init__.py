@@ -1,1 +1,1 @@
-"""Commands from a shell on a job of another process: its logs, its stacks, its end."""
+"""Shell commands on a job of another process: its logs, its stacks, its end."""

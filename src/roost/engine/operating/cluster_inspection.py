@@ -24,11 +24,11 @@ from roost.errors import Finding
 class InspectedCluster:
     address: str
     nodes: tuple[NodeFacts, ...]
-    findings: tuple[Finding, ...]  # what was found while asking
+    findings: tuple[Finding, ...]  # found while asking the nodes
 
 
 def inspect_cluster(address: str | None, timeout: float = 60.0) -> InspectedCluster:
-    """All nodes at once. Raises where no Ray runs, and starts none."""
+    """Inspect all nodes at once. Raises if no Ray runs; starts none."""
     connection = connect(address, None, may_start=False, warn=False)
     try:
         nodes = wait_for_nodes(None, connection.address, timeout)
@@ -92,7 +92,7 @@ def _asked(
 
 
 def _clock(agent: Any, deadline: float, times: int = 3) -> tuple[float, float]:
-    """The node's clock minus this machine's, and how wrong that may be: by the quickest of some answers."""
+    """The node's clock minus this machine's, and the possible error of that, from the quickest of several answers."""
     best = (0.0, float("inf"))
     for _ in range(times):
         before = time.time()

@@ -1,4 +1,4 @@
-"""A job as a shell reaches it, whether its driver answers or not, and also after its end."""
+"""Access to a job from a shell, whether its driver answers or not, and also after the job's end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LivingActor:
 
 
 class JobAccess:
-    """`with JobAccess("my-job") as job:`. `running` says whether the job runs; of one that has ended, the folder tells."""
+    """`with JobAccess("my-job") as job:`. `running` says whether the job runs; an ended job is read from its folder."""
 
     def __init__(self, job: str, address: str | None = None) -> None:
         self.job = job
@@ -65,7 +65,7 @@ class JobAccess:
                 layout = NodeManager.get_proxy(self.job).get_layout()
                 self.run, self.node_ids = layout["run"], [node.node_id for node in layout["facts"]]
                 return
-            except JobEnded:  # just now
+            except JobEnded:  # it ended just now
                 self.running = False
             except NoAnswer:  # its manager is stopped, or starved
                 self.node_ids = list(self.alive_nodes())
@@ -85,7 +85,7 @@ class JobAccess:
         self.node_ids = sorted({one.node_id for one in self._recorded})
 
     def _folder(self) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
-        """What the folder of the job has: on this machine, or on the node where its managers ran."""
+        """The last run of the job and its processes, from its folder on this machine or on the node of its managers."""
         found = [read_processes(self.job)]
         if found == [None]:
             agents = self.own_agents(self.alive_nodes())
@@ -98,19 +98,19 @@ class JobAccess:
     # -- processes -------------------------------------------------------------------------------------
 
     def processes(self) -> list[StartedProcess]:
-        """Every process the job has started, of all generations, in order. Raises `JobEnded` once it has ended."""
+        """Every process the job has started, of all generations, in order. Raises `JobEnded` if it ends just now."""
         if not self.running:
             return sorted(self._recorded, key=lambda one: one.key)
         return sorted(WorkerManager.get_proxy(self.job).get_processes(), key=lambda one: one.key)
 
     def latest(self, known: Sequence[StartedProcess]) -> list[StartedProcess]:
-        """The process of each rank now, also one that is just starting and that the managers do not know yet."""
+        """The current process of each rank, including starting ones that the managers do not know yet."""
         current = {(one.component, one.rank): one for one in sorted(known, key=lambda one: one.key)}
         current |= {(one.component, one.rank): one for one in self.starting(known)}
         return sorted(current.values(), key=lambda one: one.key)
 
     def starting(self, known: Sequence[StartedProcess] = ()) -> list[StartedProcess]:
-        """The processes of the job's living actors that are not known."""
+        """The processes of the job's living actors that are not in `known`."""
         generations = {
             (one.component, one.rank): one.generation + 1 for one in sorted(known, key=lambda one: one.key)
         }
@@ -162,7 +162,7 @@ class JobAccess:
                 continue
             try:
                 handle = ask_head(partial(ray.get_actor, name, space))
-            except ValueError:  # it has just ended
+            except ValueError:  # the actor has just ended
                 continue
             told = table.get(handle._actor_id.hex())
             if told is not None and told["Pid"]:
@@ -182,19 +182,19 @@ class JobAccess:
         return str(self.alive_nodes().get(node_id, {}).get("NodeManagerAddress", "")) or f"node {node_id[:8]}"
 
     def agent(self, node_id: str, own: bool = False) -> Any | None:
-        """The job's agent on a node, or one of this command where the job has none any more; None if the node is gone."""
+        """The job's agent on a node, or this command's own if the job has none there; None if the node is gone."""
         found = None if own or not self.running or node_id in self._own else agent_on(self.job, node_id)
         return found or self.own_agents([node_id]).get(node_id)
 
     def own_agents(self, node_ids: Collection[str]) -> dict[str, Any]:
-        """Agents that end with this command, on those of the nodes that are alive."""
+        """Start agents of this command on the living nodes among these. The agents end with the command."""
         alive = self.alive_nodes()
         missing = [alive[one] for one in node_ids if one in alive and one not in self._own]
         self._own |= start_agents(missing, job_namespace(f"shell-{secrets.token_hex(4)}"))
         return {one: self._own[one] for one in node_ids if one in self._own}
 
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:
-        """The answers, without those that fail or do not come in time."""
+        """The answers that come in time. Leaves out failures."""
         if questions:
             ray.wait(list(questions.values()), num_returns=len(questions), timeout=within)
         answers = {}
@@ -206,7 +206,7 @@ class JobAccess:
         return answers
 
     def check_stays(self) -> None:
-        """Raise if the whole Ray is ending, of which a node that does not answer may be the first sign."""
+        """Raise if the whole Ray is ending: a node that does not answer may be the first sign."""
         deadline = time.monotonic() + STAYS_FOR
         while time.monotonic() < deadline and not self._stays:
             check_head()
@@ -230,7 +230,7 @@ class JobAccess:
 
 
 def _address_of(job: str) -> str | None:
-    """Where a job of this machine runs, by its folder; else this user's Ray."""
+    """The address of the job's Ray from its folder on this machine; else of this user's Ray."""
     if (where := address_of(job)) is not None:
         return where
     found = read_processes(job)

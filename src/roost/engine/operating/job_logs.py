@@ -14,9 +14,9 @@ from roost.engine.operating.job_access import JobAccess
 from roost.engine.processes.log_files import LineCutter, LogPiece, LogPosition
 from roost.errors import ClusterError, ClusterGone, Finding, counted
 
-REFRESH_EVERY = 1.0  # seconds between two looks for new processes
+REFRESH_EVERY = 1.0  # seconds between two searches for new processes
 ASK_FOR = 2.0  # seconds that an agent waits for new lines before it answers
-STREAMS = ("err", "out")  # as StartedProcess.logs has them
+STREAMS = ("err", "out")  # the order of StartedProcess.logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class JobLogs:
     _files: dict[tuple[Any, ...], _LogFile] = field(default_factory=dict)
 
     def read(self, unfinished: bool = True) -> Iterator[LogLine]:
-        """What is there now, process by process, and lines without an end too unless more is awaited."""
+        """The lines written so far, process by process. `unfinished` includes a last line without an end."""
         self._find(self.tail)
         files = list(self._files.values())
         by_node: dict[str, list[_LogFile]] = {}
@@ -90,7 +90,7 @@ class JobLogs:
                 yield from file.flush()
 
     def follow(self) -> Iterator[LogLine]:
-        """What is there, and then what comes, until the job ends. Restarted processes are followed too."""
+        """The lines written so far, and then new lines until the job ends. Follows restarted processes too."""
         yield from self.read(unfinished=not self.access.running)
         asked: dict[Any, tuple[str, list[_LogFile]]] = {}
         looked = time.monotonic()
@@ -115,9 +115,7 @@ class JobLogs:
                     yield from file.take(piece)
         if not self.access.running:
             return
-        self.access.running = (
-            False  # the job's agents are gone: what is left is read by agents of this command
-        )
+        self.access.running = False  # the job's agents are gone: agents of this command read the rest
         self.tail = None
         try:
             yield from self.read()
@@ -125,7 +123,7 @@ class JobLogs:
             self._files.clear()
 
     def _ask_nodes(self, asked: dict[Any, tuple[str, list[_LogFile]]]) -> None:
-        """One open question to each node."""
+        """Keep one question open to each node."""
         busy = {node for node, _ in asked.values()}
         by_node: dict[str, list[_LogFile]] = {}
         for file in self._files.values():
@@ -140,7 +138,7 @@ class JobLogs:
             asked[agent.read_logs.remote([one.position for one in files], ASK_FOR)] = (node, files)
 
     def _find(self, tail: int | None) -> None:
-        """Add the files of processes that are new. While none is known, those that are starting count too."""
+        """Add the log files of new processes. While no process is known, add those of starting ones."""
         known = self.access.processes()
         for process in known or self.access.starting():
             if not self.chosen(process):
@@ -153,7 +151,7 @@ class JobLogs:
 
     @property
     def problems(self) -> list[Finding]:
-        """What could not be read, and where the files are; the files of one host and folder together."""
+        """Findings about log files that could not be read, one for the files of a host and folder."""
         together: dict[tuple[str, str, str], list[_LogFile]] = {}
         for file in self._files.values():
             if file.problem:

@@ -1,4 +1,4 @@
-"""What the processes of a job do now, from every node at once."""
+"""The Python stacks of a job's processes, from every node at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends a job from a shell: by asking its driver, and from outside where the driver does not do it."""
+"""Ends a job from a shell: asks its driver, and ends the job from outside if the driver does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """What is left of a job."""
+    """The actors, processes and reservations left of a job."""
 
     actors: tuple[str, ...] = ()
     processes: int = 0
@@ -53,13 +53,13 @@ class Remains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenDown:
-    """How it went. `driver` is what became of the driver: "ended", "running", "stopped" or "unknown"."""
+    """The result. `driver` is the state of the driver: "ended", "running", "stopped" or "unknown"."""
 
     orderly: bool
     left: Remains
     driver: str
-    processes: int  # that were ended
-    silent: tuple[str, ...] = ()  # hosts that did not answer, so that nothing is known of processes there
+    processes: int  # living processes that were found
+    silent: tuple[str, ...] = ()  # hosts that did not answer: the state of their processes is unknown
 
 
 @dataclass(kw_only=True)
@@ -69,10 +69,10 @@ class TakingDown:
     _families: dict[str, set[Process]] = field(default_factory=dict)  # processes and their children, by node
     _allocated: list[str] = field(default_factory=list)
     _silent: set[str] = field(default_factory=set)
-    _found: int = 0  # living processes
+    _found: int = 0  # the most living processes found at once
 
     def run(self, grace: float, timeout: float, force: bool) -> TakenDown:
-        """Ask the driver, wait `grace` seconds, end what is left, and check for `timeout` seconds that nothing is."""
+        """Ask the driver to end the job, wait `grace` seconds, then kill what is left for up to `timeout` seconds."""
         try:
             return self._run(grace, timeout, force)
         except ClusterGone:  # an embedded Ray ends with the driver
@@ -81,7 +81,7 @@ class TakingDown:
     def _run(self, grace: float, timeout: float, force: bool) -> TakenDown:
         access = self.access
         self._ask_managers()
-        self._note_families()  # by agents of this command: they outlive the job, and see what is left of it
+        self._note_families()  # this command's own agents outlive the job, and see what is left of it
         driver = driver_of(access)
         orderly = False
         expect_end()  # an embedded Ray ends with its driver
@@ -117,7 +117,7 @@ class TakingDown:
             ray.get(told, timeout=ANSWER_WITHIN)
 
     def _wait(self, deadline: float, what: str) -> Remains:
-        """What is left when nothing is, or at the deadline."""
+        """Wait until nothing is left, or until the deadline. Returns what is left."""
         told = time.monotonic()
         while (left := self._left()) and time.monotonic() < deadline:
             if time.monotonic() - told >= TELL_EVERY:
@@ -127,7 +127,7 @@ class TakingDown:
         return left
 
     def _end_from_outside(self, deadline: float) -> None:
-        """Kill its processes and actors and give its accelerators back, again and again: some may just be starting."""
+        """Kill the job's processes and actors and give back its accelerators, repeatedly: some may just be starting."""
         told = time.monotonic()
         while True:
             self._note_families()
@@ -166,7 +166,7 @@ class TakingDown:
         return [entry["name"] for entry in listed if entry["namespace"] == namespace]
 
     def _ask_managers(self) -> None:
-        """Once: later they may be gone, or be stopped and not answer."""
+        """Ask the managers for the job's processes, once: later they may be gone, or be stopped and not answer."""
         with contextlib.suppress(ClusterError):
             for one in self.access.processes():
                 self._families.setdefault(one.node_id, set()).add(one.process)
@@ -182,10 +182,10 @@ class TakingDown:
         ]
 
     def _note_families(self) -> None:
-        """Add the job's processes and their children to those that are known."""
+        """Add the job's processes and their children to `_families`."""
         roots: dict[str, set[Process]] = {node: set(known) for node, known in self._families.items()}
         by_pid: dict[str, list[int]] = {}
-        for actor in self.access.actors(self._allocated).values():  # those that start, and roost's own
+        for actor in self.access.actors(self._allocated).values():  # starting ones, and roost's own
             by_pid.setdefault(actor.node_id, []).append(actor.pid)
         for node_id, told in self._ask("identify", by_pid).items():
             roots.setdefault(node_id, set()).update(process for process, _ in told if process.started)
@@ -197,7 +197,7 @@ class TakingDown:
         self._ask("end", processes)
 
     def _driver_state(self, within: float) -> str:
-        """Whether the driver has ended, as one that ended its job does soon."""
+        """The driver's state. Waits up to `within` seconds: a driver that ended its job ends soon."""
         driver, deadline = driver_of(self.access), time.monotonic() + within
         if driver is None:
             return "unknown"

@@ -139,7 +139,7 @@ class PortShelf:
 
         The bind is exclusive, so no other shelf can bind the port. Afterwards the socket is marked reusable:
         a server that sets SO_REUSEADDR, as servers do, can listen on the port, because this socket does not,
-        and the kernel gives the port to no one who asks for any port.
+        and the kernel does not give the port to programs that ask for any port.
         """
         holder = _with_descriptors(lambda: socket.socket(self._family))
         try:

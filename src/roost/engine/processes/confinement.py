@@ -27,7 +27,7 @@ _confined = 0  # the number of the process that is confined
 
 
 def confine() -> None:
-    """From now on, all children of this process end within seconds of it, however it ends.
+    """Make all children of this process end within seconds of it, however it ends.
 
     Children that leave their session, fork twice or clear their environment end too. So do children started
     earlier, as long as they are still below this process.
@@ -71,11 +71,11 @@ class Family:
             self._known[pid] = status.start
 
     def living(self) -> dict[int, int]:
-        """Process numbers and start times."""
+        """The living members: process numbers and start times."""
         for pid in keeper.all_processes():
             status = keeper.status_of(
                 pid
-            )  # before the mark: `family` checks that it is still the same process
+            )  # before the mark: `family` checks that the process is still the same
             if status is not None and self._has_mark(pid):
                 self._known[pid] = status.start
         found = keeper.family(self._known)

@@ -1,9 +1,9 @@
-"""The Python stacks of a process, written by a thread of its own when another process of the node asks.
+"""The Python stacks of a process. A thread of the process writes them when another process of the node asks.
 
-A process that offers its stacks has a memory that others of its user find by its name among the process's open files.
-The memory names a pipe. A byte in that pipe wakes the thread, which writes the stacks of all threads into the memory.
-No signal is sent and no code of the process is interrupted. The thread needs the interpreter: a process that is
-stopped, or in which one thread holds the interpreter, does not answer.
+A process that offers its stacks has a memory file, which other processes of its user find by name among its open
+files. The memory names a pipe. A byte in the pipe wakes the thread, which writes the stacks of all threads into the
+memory. This sends no signal and interrupts no code of the process. The thread needs the interpreter: a process that
+is stopped, or in which one thread holds the interpreter, does not answer.
 """
 
 # ruff: noqa: PTH115, PTH123, PTH208
@@ -24,12 +24,12 @@ from typing import Any
 
 NAME = "roost-stacks"
 _SIZE = 256 * 1024
-_HEADER = struct.Struct("<iQQ")  # the pipe's descriptor, how many answers were written, length of the last
+_HEADER = struct.Struct("<iQQ")  # the pipe's descriptor, the number of answers, the length of the last
 _MOST_FRAMES = 60  # of each thread, innermost first
 
 
 class StackDesk:
-    """The side of the process whose stacks are read."""
+    """The part in the process whose stacks are read."""
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
@@ -42,7 +42,7 @@ class StackDesk:
         _HEADER.pack_into(self._memory, 0, self._writing, 0, 0)
 
     def wait(self, seconds: float) -> None:
-        """Return after so many seconds. Questions that come meanwhile are answered."""
+        """Answer questions for so many seconds, then return."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if self._memory is None:
@@ -62,7 +62,7 @@ class StackDesk:
 
 
 def own_stacks() -> list[dict[str, Any]]:
-    """The stacks of this process's threads, but for the calling one."""
+    """The stacks of this process's threads, except the calling one."""
     names = {thread.ident: thread for thread in threading.enumerate()}
     found = []
     for ident, frame in sys._current_frames().items():
@@ -83,7 +83,7 @@ def own_stacks() -> list[dict[str, Any]]:
 def asked_stacks(
     pid: int, within: float, sleep: Callable[[float], None] = time.sleep
 ) -> list[dict[str, Any]]:
-    """The stacks that a process of this node tells. Raises `TimeoutError`, or `OSError` for one that cannot be asked."""
+    """Ask a process of this node for its stacks. Raises `TimeoutError`, or `OSError` if it does not offer them."""
     with open(_memory_of(pid), "rb") as file:
         memory = mmap.mmap(file.fileno(), _SIZE, access=mmap.ACCESS_READ)
     pipe, before, _ = _HEADER.unpack_from(memory, 0)

@@ -35,7 +35,7 @@ CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels a
 
 
 class ProcessState:
-    """What /proc says of a process. One that has ended but was not collected yet counts as ended."""
+    """The state of a process in /proc. A zombie counts as ended."""
 
     __slots__ = ("ended", "parent", "start", "stopped")
 
@@ -44,7 +44,7 @@ class ProcessState:
 
 
 def status_of(pid: int) -> ProcessState | None:
-    """None when /proc does not show such a process."""
+    """The state of a process; None if /proc does not show it."""
     stat = contents(f"/proc/{pid}/stat")
     if not stat:
         return None
@@ -54,7 +54,7 @@ def status_of(pid: int) -> ProcessState | None:
 
 
 def contents(path: str) -> bytes:
-    """The bytes of a file; none when the process has ended or belongs to another user."""
+    """The bytes of a file; empty if its process has ended or belongs to another user."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -63,7 +63,7 @@ def contents(path: str) -> bytes:
 
 
 def family(roots: dict[int, int]) -> dict[int, int]:
-    """The living ones of these processes and their living descendants: numbers and start times."""
+    """The living processes among these, and their living descendants: numbers and start times."""
     by_parent = None if CHILDREN_LISTED else all_processes_by_parent()
     found: dict[int, int] = {}
     waiting = list(roots.items())
@@ -77,7 +77,7 @@ def family(roots: dict[int, int]) -> dict[int, int]:
             child = status_of(number)
             if child is not None and child.parent == pid:
                 children.append((number, child.start))
-        status = status_of(pid)  # after its children: if it is still the same process, they are its own
+        status = status_of(pid)  # read after its children: if the process is still the same, they are its own
         if status is not None and status.start == start:
             waiting += children
             if not status.ended:
@@ -160,7 +160,7 @@ def send(pid: int, start: int, number: int) -> None:
 
 
 def is_keeper(pid: int) -> bool:
-    """Whether the process keeps another engine, started by this one. It finishes its work and ends by itself."""
+    """Whether the process is the keeper of another engine. A keeper finishes its work and ends by itself."""
     return contents(f"/proc/{pid}/cmdline").split(b"\0")[3:4] == [os.fsencode(__file__)]
 
 
@@ -214,7 +214,7 @@ class Watch:
             pass
 
     def status(self) -> ProcessState | None:
-        """None once the process has ended."""
+        """The state of the process; None once it has ended."""
         status = status_of(self.pid)
         return status if status and status.start == self.start and not status.ended else None
 

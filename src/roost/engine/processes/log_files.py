@@ -23,7 +23,7 @@ class LogPosition:
 
     path: str
     offset: int = 0
-    tail: int | None = None  # begin with so many lines before the end; None: at the offset
+    tail: int | None = None  # begin so many lines before the end; None: begin at the offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class LineCutter:
     """Cuts the pieces of a log into lines."""
 
     def __init__(self) -> None:
-        self._begun = b""  # a line whose end is not there yet
+        self._begun = b""  # a line without its end
 
     def lines(self, data: bytes) -> Iterator[str]:
-        """The lines that this piece completes, without those of Ray. A very long line comes in parts."""
+        """The lines that this piece completes, without Ray's own. Cuts a very long line into parts."""
         *whole, self._begun = (self._begun + data).split(b"\n")
         if len(self._begun) > LONGEST:
             whole.append(self._begun)
@@ -51,7 +51,7 @@ class LineCutter:
         yield from filter(_is_said, map(_text, whole))
 
     def rest(self) -> Iterator[str]:
-        """A last line without an end."""
+        """The last line, if it has no end."""
         begun, self._begun = self._begun, b""
         if begun:
             yield from filter(_is_said, [_text(begun)])
@@ -66,7 +66,7 @@ def _is_said(line: str) -> bool:
 
 
 def read_logs(positions: Sequence[LogPosition]) -> list[LogPiece]:
-    """A piece of each file, an empty one where the answer has no room left."""
+    """A piece of each file; an empty piece if the answer has no room left."""
     room, found = ANSWER, []
     for position in positions:
         found.append(_read(position, min(PIECE, room)))
@@ -81,7 +81,7 @@ def _read(position: LogPosition, most: int) -> LogPiece:
             start = position.offset
             if position.tail is not None:
                 start = _start_of_last_lines(file, size, position.tail)
-            if start > size:  # it was emptied
+            if start > size:  # the file was emptied
                 start = 0
             file.seek(start)
             data = file.read(most)
@@ -92,7 +92,7 @@ def _read(position: LogPosition, most: int) -> LogPiece:
 
 
 def _start_of_last_lines(file: object, size: int, lines: int) -> int:
-    """Where the last lines begin. A last line without its end counts as one."""
+    """The offset at which the last lines begin. A last line without its end counts."""
     if lines <= 0:
         return size
     at, missing, floor = size, lines + 1, max(0, size - _MOST_BACK)
@@ -112,7 +112,7 @@ def _start_of_last_lines(file: object, size: int, lines: int) -> int:
 
 
 def logs_of(pid: int, folder: str) -> tuple[str, ...]:
-    """The files for the errors and the output of a living process of Ray; by its number where those are pipes."""
+    """The files of the errors and output of a living Ray process. If those are pipes, the files named after its pid."""
     found = []
     for descriptor, ending in ((2, "err"), (1, "out")):
         try:

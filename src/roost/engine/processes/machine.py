@@ -12,7 +12,7 @@ _PER_GIB = 1 << 20  # kibibytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Nodes that share a machine see the same."""
+    """The load and memory of a machine. Nodes on one machine report the same."""
 
     load: float  # processes that run or wait for a CPU, over the last minute
     cpus: int

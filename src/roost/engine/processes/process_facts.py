@@ -13,14 +13,14 @@ from roost.engine.processes import keeper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process, known by its number and its start: the system uses a number again, but not with that start."""
+    """A process, identified by its number and its start time: the system reuses numbers, but not with that start."""
 
     pid: int
     started: int  # clock ticks after the boot; 0 where the system does not tell
-    elsewhere: str = ""  # the place of a process of another node, which cannot be looked at from here
+    elsewhere: str = ""  # where it runs, if not on this node: then its state cannot be read
 
     def alive(self) -> bool:
-        """Whether it runs. A zombie has ended, even if its parent has not collected it yet."""
+        """Whether the process lives, even if it is stopped. A zombie has ended."""
         return self.state() != "dead"
 
     def state(self) -> str:
@@ -51,7 +51,7 @@ def process_of(pid: int) -> Process:
 
 
 def _status(pid: int) -> keeper.ProcessState | None:
-    """None when there is no such process."""
+    """The state of a process; None if there is no such process."""
     found = keeper.status_of(pid)
     if found is not None or Path("/proc/self/stat").exists():
         return found

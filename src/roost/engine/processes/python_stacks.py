@@ -1,4 +1,4 @@
-"""What the threads of processes of this node do now, by py-spy where it is installed, else by their own word."""
+"""The Python stacks of processes of this node, from py-spy if it is installed, else from the processes themselves."""
 
 # ruff: noqa: PTH120
 
@@ -20,7 +20,7 @@ from roost.engine.processes.process_facts import Process
 
 PY_SPY, INSIDE = "py-spy", "the process itself"
 EACH_WITHIN = 5.0  # seconds
-_TRIES = 3  # a process that runs may change its stack while it is read
+_TRIES = 3  # a running process may change its stack during the read
 AT_ONCE = 8
 
 
@@ -49,7 +49,7 @@ class ProcessStacks:
 
 
 def stacks_of(processes: Sequence[Process]) -> list[ProcessStacks]:
-    """Of each, at most `EACH_WITHIN` seconds for one, and several at once."""
+    """The stacks of each process. Reads several at once, each for at most `EACH_WITHIN` seconds a way."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(_stacks, processes))
 
@@ -87,7 +87,7 @@ def py_spy() -> str | None:
 
 
 def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
-    # Without stopping the process: that would disturb it, and fails for one that is stopped already.
+    # `--nonblocking` does not stop the process: stopping would disturb it, and fails if it is stopped already.
     words = [spy, "dump", "--nonblocking", "--json", "--pid", str(pid)]
     for tries_left in reversed(range(_TRIES)):
         done = subprocess.run(words, capture_output=True, text=True, timeout=EACH_WITHIN, check=False)
@@ -111,7 +111,7 @@ def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
 
 
 def _threads(told: Sequence[dict[str, Any]]) -> tuple[ThreadStack, ...]:
-    """The main thread first."""
+    """The stacks of the threads, the main thread's first."""
     threads = [
         ThreadStack(
             name=one["name"],

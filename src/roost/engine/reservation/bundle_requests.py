@@ -24,7 +24,7 @@ from roost.errors import Finding, ReservationError, counted
 from roost.planning.preflight import runs, shortages
 
 _POLL = 0.02
-PATIENCE = 5.0  # seconds in which a busy node should have freed released accelerators
+PATIENCE = 5.0  # seconds that a busy node has to free released accelerators
 Part = Mapping[int, Collection[int]]  # the wanted devices of each node
 
 
@@ -41,7 +41,7 @@ def take(
 ) -> PlacementGroup:
     """Take as many accelerators on each node as `part` has there; Ray chooses which.
 
-    A node's accelerators are one bundle; `apart`, each is a bundle of its own, with a CPU.
+    A node's accelerators are one bundle. With `apart`, each is a bundle of its own, with a CPU.
     """
     sizes = bundle_sizes({rank: len(devices) for rank, devices in part.items()}, apart)
     if apart:
@@ -64,7 +64,7 @@ def take(
 
 
 def bundle_sizes(counts: Mapping[int, int], apart: bool) -> list[tuple[int, int]]:
-    """The node and the number of accelerators of each bundle, for so many accelerators on each node."""
+    """The node and the number of accelerators of each bundle."""
     if apart:
         return [(rank, 1) for rank in sorted(counts) for _ in range(counts[rank])]
     return sorted(counts.items())
@@ -88,7 +88,7 @@ def _check_cpus(live: Sequence[LiveNode], part: Part) -> None:
 
 
 def _check_free_cpus(live: Sequence[LiveNode], part: Part, besides: PlacementGroup) -> None:
-    """Raise if other work has taken the CPUs, and name the placement groups among it."""
+    """Raise if other work holds the CPUs, and name its placement groups."""
     findings = []
     for rank, devices in part.items():
         free = free_cpus(live[rank])

@@ -1,4 +1,4 @@
-"""A snapshot of a running cluster: its nodes, and who holds their accelerators. Starts no job there."""
+"""A snapshot of a running cluster: its nodes, and the holders of their accelerators. Starts no job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClusterSnapshot:
 
 
 def take_snapshot(address: str | None = None, timeout: float = 60.0) -> ClusterSnapshot:
-    """The nodes that are there now, in the order of a job. Raises where no Ray runs, and starts none."""
+    """The nodes present now, in a job's order, and the holders of their accelerators. Raises if no Ray runs."""
     name = f"snapshot-{secrets.token_hex(4)}"
     connection = connect(address, None, may_start=False)
     try:
@@ -46,7 +46,7 @@ def take_snapshot(address: str | None = None, timeout: float = 60.0) -> ClusterS
 
 
 def _holders(live: Sequence[LiveNode], own: str) -> list[Holder]:
-    """Placement groups by name, and tasks and actors outside them, which only show as accelerators not free."""
+    """Placement groups by name, and tasks and actors outside them: those show only as missing accelerators."""
     ranks, deadline = range(len(live)), time.monotonic() + _SETTLED
     while True:
         named, free = holders(live, ranks, own), free_by_ray(live, ranks)

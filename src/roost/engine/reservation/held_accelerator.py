@@ -1,4 +1,4 @@
-"""What a job holds, as its manager keeps it. The manager loads this module, so it imports almost nothing."""
+"""The record of an accelerator that a job holds. The job's manager loads this module, so it imports almost nothing."""
 
 from __future__ import annotations
 

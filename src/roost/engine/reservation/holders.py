@@ -20,7 +20,7 @@ _JOB = "job "
 def holders(
     live: Sequence[LiveNode], nodes: Collection[int], own: str, besides: PlacementGroup | None = None
 ) -> list[Holder]:
-    """The holders of accelerators on these nodes, without the numbers of the job `own`, which the caller knows."""
+    """The holders of accelerators on these nodes. Leaves out the numbers of the job `own`: the caller knows them."""
     ranks = {live[rank].node_id: rank for rank in nodes}
     counts: dict[tuple[str, int], float] = {}
     for name, node_id, bundle in _granted_bundles(besides):
@@ -46,7 +46,7 @@ def cpus_in_groups(node: LiveNode, besides: PlacementGroup) -> dict[str, float]:
 
 
 def _granted_bundles(besides: PlacementGroup | None) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-    """The holder, the node and the resources of every granted bundle, but for those of the group `besides`."""
+    """The holder, the node and the resources of every granted bundle, except those of the group `besides`."""
     for group_id, group in ask_head(placement_group_table).items():
         if group["state"] in ("REMOVED", "PENDING") or (besides and group_id == besides.id.hex()):
             continue
@@ -60,7 +60,7 @@ def free_cpus(node: LiveNode) -> float:
 
 
 def free_by_ray(live: Sequence[LiveNode], nodes: Collection[int]) -> dict[int, int]:
-    """How many whole accelerators Ray would still grant on each node, tasks and actors counted too.
+    """How many whole accelerators Ray would still grant on each node. This counts tasks and actors too.
 
     Ray's view is a moment old.
     """

@@ -22,7 +22,7 @@ MEASURED_WITHIN = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BundleSize:
-    """A bundle, and how much of which resource it holds."""
+    """A bundle, its resource, and how much of it the bundle holds."""
 
     bundle: Bundle
     resource: str
@@ -33,8 +33,7 @@ class BundleSize:
 class MeasuredBundle:
     """The node of a bundle and the names of its accelerators, and the process that read them.
 
-    Ray names only the kinds of accelerators it knows. Of custom resources it has just a count, so there are no
-    names.
+    Ray names only the kinds of accelerators it knows. Custom resources have just a count, and no names.
     """
 
     node_id: str
@@ -43,7 +42,7 @@ class MeasuredBundle:
 
 
 def measure(nodes: Sequence[Sequence[BundleSize]]) -> dict[Bundle, MeasuredBundle]:
-    """Measure the bundles of each node one after the other, so that one process does for all of them."""
+    """Measure the bundles of each node one after the other, so that Ray reuses one process for all of them."""
     deadline = time.monotonic() + MEASURED_WITHIN
     left = [list(bundles) for bundles in nodes]
     asked = {_probe(bundles[0]): bundles for bundles in left if bundles}

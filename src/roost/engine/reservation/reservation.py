@@ -51,7 +51,7 @@ class Reservation:
         """Hold these devices too, all or none. Raises at once if others hold them.
 
         If a program outside roost holds one of them, take another accelerator of that node and warn; with
-        `exact`, raise. `apart`, each is in a bundle of its own, with a CPU.
+        `exact`, raise. With `apart`, each device is in a bundle of its own, with a CPU.
         """
         if self.whole_nodes:
             needs = {
@@ -125,7 +125,7 @@ class Reservation:
             time.sleep(_POLL)
 
     def _settle(self, nodes: Collection[int], deadline: float) -> None:
-        """Wait until Ray has freed what others gave back: until then it grants other numbers."""
+        """Wait until Ray has freed the accelerators that others gave back: until then it grants other numbers."""
         while time.monotonic() < deadline:
             free, found = free_by_ray(self.live, nodes), holders(self.live, nodes, self.job)
             held = {rank: sum(one.count for one in found if one.node == rank) for rank in nodes}
@@ -138,9 +138,9 @@ class Reservation:
     def _granted(
         self, group: PlacementGroup, counts: Mapping[int, int], apart: bool, known: Collection[int] = ()
     ) -> dict[int, list[tuple[str, Bundle]]]:
-        """The name and the bundle of each accelerator granted on each node; no names where Ray has none.
+        """The name and the bundle of each accelerator granted on each node; empty names if Ray has none.
 
-        Nodes in `known` are not measured.
+        Does not measure nodes in `known`.
         """
         by_node: dict[int, list[BundleSize]] = {}
         for index, (rank, size) in enumerate(bundle_sizes(counts, apart)):
@@ -179,7 +179,7 @@ class Reservation:
         return holdings
 
     def _report(self, moved: Sequence[str], exact: bool) -> None:
-        """Warn, or raise if exact ones were wanted. A program outside roost must hold the planned ones."""
+        """Warn, or raise with `exact`: a program outside roost must hold the planned accelerators."""
         finding = Finding(
             code="RE107" if exact else "RW202",
             what=f"{len(moved)} accelerators are not the planned ones",
@@ -255,7 +255,7 @@ class Reservation:
 def _assigned(
     devices: Collection[int], granted: Sequence[tuple[str, Bundle]], known: Sequence[str]
 ) -> dict[int, HeldAccelerator]:
-    """A granted accelerator for each of a node's devices. Those without a name are called like the devices."""
+    """A granted accelerator for each of a node's devices. One without a name gets the name of its device."""
     numbers = sorted(devices)
     named = {name or known[device]: bundle for device, (name, bundle) in zip(numbers, granted, strict=True)}
     return {

@@ -16,7 +16,7 @@ from roost.errors import ReservationError
 
 
 class _LockHolder:
-    """Is never constructed: the name of the actor is the lock."""
+    """Ray never constructs this actor: its name is the lock."""
 
     def __init__(self, never: None) -> None: ...
 

@@ -1,1 +1,1 @@
-"""Supervision: a pure state machine that decides what is done when processes fail."""
+"""Supervision: a pure state machine that decides what to do when processes fail."""

@@ -1,7 +1,7 @@
-"""Decides what is done when processes fail. Pure: failures and a clock go in, actions come out.
+"""Decides what to do when processes fail. Pure: failures and the time go in, actions come out.
 
-Each rank is up, down, or ending: being restarted or ended on purpose. A failure of a rank that is not up, or of an
-earlier generation, is old news and leads to nothing.
+Each rank is up, down, or ending: being restarted or ended on purpose. The supervisor ignores failures of a rank that
+is not up, and failures of an earlier generation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Only tell: the policy is `fail`, or the component sits on robots."""
+    """Only report: the policy is `fail`, or the component sits on robots or was given up."""
 
     component: str
     ranks: tuple[int, ...]
@@ -33,12 +33,12 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """Start these ranks anew, where they were, or elsewhere where they are to `move`."""
+    """Restart these ranks in their places, or on spare nodes if `move`."""
 
     component: str
     ranks: tuple[int, ...]
     cause: str
-    number: int  # of the restarts for this cause in this period, from 1
+    number: int  # counts the restarts for this cause in this period, from 1
     limit: int
     move: bool = False
 
@@ -58,7 +58,7 @@ Action = Keep | Restart | GiveUp
 
 @dataclass(slots=True, kw_only=True)
 class Supervised:
-    """What is known of one component."""
+    """The state of one component."""
 
     policy: RestartPolicy
     on_robots: bool
@@ -70,55 +70,55 @@ class Supervised:
 
 
 class Supervisor:
-    """The components of a job. Every method takes the time, in seconds of any steady clock."""
+    """Supervises the components of a job. `now` is in seconds of any steady clock."""
 
     def __init__(self) -> None:
         self._components: dict[str, Supervised] = {}
 
     def cover(self, component: str, world_size: int, policy: RestartPolicy, on_robots: bool = False) -> None:
-        """Supervise a component whose ranks have all started, for the first time."""
+        """Supervise a component whose ranks have all just started."""
         generations = dict.fromkeys(range(world_size), 0)
         self._components[component] = Supervised(policy=policy, on_robots=on_robots, generations=generations)
 
     def drop(self, component: str) -> None:
-        """The component was shut down."""
+        """Stop supervising a component that was shut down."""
         self._components.pop(component, None)
 
     def given_up(self, component: str) -> str:
-        """Why a component was given up; empty while it is not."""
+        """Why a component was given up; empty if it was not."""
         found = self._components.get(component)
         return found.given_up if found else ""
 
     def settled(self, component: str) -> bool:
-        """Whether every rank is up, or nothing will be done about those that are not."""
+        """Whether no rank is being restarted or ended."""
         found = self._components.get(component)
         return found is None or not found.ending
 
     def ending(self, component: str, ranks: Iterable[int]) -> None:
-        """These ranks are about to be ended on purpose, as by `end_ranks`."""
+        """Record that these ranks are about to be ended on purpose, as by `end_ranks`."""
         if found := self._components.get(component):
             found.ending.update(ranks)
 
     def stopped(self, component: str, ranks: Iterable[int]) -> None:
-        """These ranks were ended on purpose, and nothing is to be done about it."""
+        """Record that these ranks were ended on purpose. They are not restarted."""
         if found := self._components.get(component):
             found.ending.difference_update(ranks)
             found.down.update(ranks)
 
     def started(self, component: str, generations: Mapping[int, int]) -> None:
-        """These ranks run again."""
+        """Record that these ranks run again."""
         if (found := self._components.get(component)) is None:
             return
         found.generations.update(generations)
         found.ending.difference_update(generations)
         found.down.difference_update(generations)
         if not found.down and not found.ending:
-            found.given_up = ""  # by hand: nothing restarts what was given up
+            found.given_up = ""  # the program restarted them: the supervisor does not after giving up
 
     def not_started(
         self, component: str, ranks: Iterable[int], now: float, cause: str = "failed start"
     ) -> list[Action]:
-        """A restart failed, or their node was lost meanwhile. None of these ranks runs."""
+        """Decide about ranks whose restart failed, or whose node was lost during it. None of these ranks runs."""
         found = self._components.get(component)
         if found is None:
             return []
@@ -128,7 +128,7 @@ class Supervisor:
         return self._decide(component, found, failed, cause, now) if failed else []
 
     def failed(self, failures: Iterable[Failure], now: float) -> list[Action]:
-        """Incidents that were found at the same time."""
+        """Decide about incidents that were found at the same time."""
         actions: list[Action] = []
         for failure in failures:
             found = self._components.get(failure.component)
@@ -175,7 +175,7 @@ class Supervisor:
         return [restart]
 
     def cannot_move(self, component: str, ranks: Iterable[int], why: str) -> list[Action]:
-        """No spare node can take these ranks."""
+        """Give up a component: no spare node can take these ranks."""
         found = self._components.get(component)
         if found is None:
             return []

@@ -1,1 +1,1 @@
-"""A worker: its base class, its environment, and what calls on it return."""
+"""A worker: its base class, its environment, its call log, and the results of calls."""

@@ -1,6 +1,6 @@
 """The arguments of a group call, rank by rank: the same for all, one for each, or values of another call.
 
-Values of another call are named by what a backend can pass without looking at them, such as references.
+Values of another call are handles that a backend passes on without reading the values, such as Ray's references.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from roost.errors import WorkerError
 
 
 class Scattered:
-    """One value for each rank a call goes to, in rank order: a list of them, or the result of another call."""
+    """Values for the ranks of a call, in rank order: a list with one for each rank, or the result of another call."""
 
     __slots__ = ("result", "values")
 
@@ -32,15 +32,15 @@ class Scattered:
 def scatter(values: Iterable[Any] | GroupResult) -> Scattered:
     """Give each rank its own value: `group.step(roost.scatter([a, b, c]))`.
 
-    The values of another call's result go from process to process: `trainer.train(roost.scatter(batch))`. With
-    more values than ranks each rank gets a list of them, with fewer each value goes to several ranks.
+    The values of another call's result go directly from process to process: `trainer.train(roost.scatter(batch))`.
+    With more values than ranks, each rank gets a list of values; with fewer, each value goes to several ranks.
     """
     return Scattered(values)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Stands in a call's arguments for one input that is passed behind them, or for a list of some."""
+    """Stands in a call's arguments for one input, or for a list of inputs. The inputs follow after the arguments."""
 
     first: int
     count: int | None = None  # None: the one input itself
@@ -48,7 +48,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The arguments of a call in which some are lists of inputs. The inputs are passed one by one, after it."""
+    """The arguments of a call of which some are lists of inputs. The inputs follow one by one."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -65,12 +65,12 @@ class Assembly:
 
 
 def differ_by_rank(arguments: Iterable[Any]) -> bool:
-    """Whether any argument is not simply the same value for every rank."""
+    """Whether some argument has another value for each rank, or is the result of another call."""
     return any(isinstance(argument, (Scattered, GroupResult)) for argument in arguments)
 
 
 def check_scattered(subject: str, arguments: Iterable[Any], ranks: int, noun: str = "ranks") -> None:
-    """Refuse values that cannot be given out to so many ranks."""
+    """Raise if values cannot be given out to so many ranks."""
     for argument in arguments:
         if not isinstance(argument, Scattered) or len(argument) == ranks > 0:
             continue
@@ -94,7 +94,7 @@ def arguments_of(
     values_of: Callable[[GroupResult], Sequence[Any]],
     is_reference: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments for one of the ranks. `values_of` names the values of a result, as the backend passes them.
+    """The arguments for one of the ranks. `values_of` returns the handles of a result's values.
 
     A backend fills in references only where they are arguments themselves, so those become inputs too.
     """
@@ -123,7 +123,7 @@ def arguments_of(
 
 
 def assembled(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """In the worker: the arguments as the caller meant them."""
+    """Called in the worker: the arguments as the caller wrote them."""
     if args and type(args[0]) is Assembly:
         return args[0].filled(args[1:])
     return args, kwargs
@@ -132,7 +132,7 @@ def assembled(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any
 def constructor_arguments(
     rank: int, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """A worker's own constructor arguments: scattered lists hold one for each rank."""
+    """The constructor arguments of one rank: a scattered list holds one value for each rank."""
 
     def own(argument: Any) -> Any:
         return argument.values[rank] if isinstance(argument, Scattered) else argument

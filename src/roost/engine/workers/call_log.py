@@ -1,8 +1,8 @@
 """The calls of one worker process, in memory that other processes of its node can read.
 
-The worker notes the start and the end of every call, and of every wait for a channel or a lock in it. Whoever has
-the memory can read it while the worker is busy, stopped or dead. The log is a ring: the oldest calls are overwritten.
-How many calls each method had, and how long they took, is added up beside the ring, so nothing of that is lost.
+The worker writes the start and the end of every call, and of every wait for a channel or a lock in it. A process that
+has opened the memory can read it while the worker is busy, stopped or dead. The log is a ring: new calls overwrite
+the oldest. Beside the ring are totals for each method, number of calls and seconds, which lose nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ BOUNDS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0)  # seconds: calls are counte
 _TOTAL = struct.Struct(f"<QQd{len(BOUNDS) + 1}Q")  # of one method: returned, raised, seconds, and the counts
 _NO_EXIT = -1
 _MAGIC = b"roostlog"
-FOR_CHANNEL, FOR_LOCK = (
-    "waits for a channel",
-    "waits for a lock",
-)  # in the place of a method; no method has spaces
+# In the place of a method's name; no method has spaces.
+FOR_CHANNEL, FOR_LOCK = "waits for a channel", "waits for a lock"
 WAITS = (FOR_CHANNEL, FOR_LOCK)
 
 
@@ -48,11 +46,11 @@ class Call:
     start: float  # seconds since the epoch, by the clock of the worker's node
     end: float | None  # None while it runs
     outcome: str  # "running", "returned" or "raised"
-    task: bytes = b""  # what the backend calls it
+    task: bytes = b""  # the backend's id of the call
 
     @property
     def is_wait(self) -> bool:
-        """Whether it is a wait inside a call."""
+        """Whether this is a wait inside a call."""
         return self.method in WAITS
 
 
@@ -68,7 +66,7 @@ class CallTotal:
 
 
 class CallLog:
-    """Written by one process. `fd` names its memory for the other processes of the node, where that is possible."""
+    """The log that one process writes. Other processes of the node open its memory by `fd`; -1 if they cannot."""
 
     def __init__(self, methods: Sequence[str], slots: int = SLOTS, shared: bool = True) -> None:
         names = json.dumps([*methods, *WAITS]).encode()
@@ -79,7 +77,7 @@ class CallLog:
         size = self._first + slots * _RECORD.size
         self.fd = os.memfd_create("roost-calls") if shared and hasattr(os, "memfd_create") else -1
         if self.fd >= 0:
-            os.ftruncate(self.fd, size)  # pages take memory when they are first written
+            os.ftruncate(self.fd, size)  # a page takes memory only after its first write
         self._memory = mmap.mmap(self.fd, size)
         _HEADER.pack_into(self._memory, 0, _MAGIC, len(names), slots, 0, _NO_EXIT, 0)
         self._memory[_HEADER.size : self._totals] = names
@@ -87,7 +85,7 @@ class CallLog:
         self._sums: list[list[Any]] = [[0, 0, 0.0, *[0] * (len(BOUNDS) + 1)] for _ in self._numbers]
 
     def begin(self, method: str, task: bytes = b"") -> int:
-        """Note that a call starts. Returns its place, for `end`; 0 while calls that still run take all places."""
+        """Record the start of a call. Returns its place, for `end`; 0 if running calls take all places."""
         memory = self._memory
         for _ in range(self._slots):
             place = self._first + self._count % self._slots * _RECORD.size
@@ -115,12 +113,12 @@ class CallLog:
         _TOTAL.pack_into(self._memory, self._totals + method * _TOTAL.size, *sums)
 
     def beat(self) -> None:
-        """Show that this process runs Python."""
+        """Write a heartbeat: this process runs Python."""
         (beats,) = _BEATS.unpack_from(self._memory, _BEATS_OFFSET)
         _BEATS.pack_into(self._memory, _BEATS_OFFSET, beats + 1)
 
     def note_exit(self, code: int) -> None:
-        """Leave word of the exit code: older systems do not tell it to others than the parent."""
+        """Write the exit code: older systems tell it only to the parent process."""
         _EXIT.pack_into(self._memory, _EXIT_OFFSET, code & 0xFF)
 
     def calls(self) -> list[Call]:
@@ -130,7 +128,7 @@ class CallLog:
         return CallPages(self._memory)
 
     def seconds_of(self, task: bytes) -> float | None:
-        """How long a call took; None when it is not there, or not over."""
+        """How long a call took; None if the log does not have it, or it still runs."""
         for call in reversed(self.calls()):
             if call.task == task and call.end is not None:
                 return call.end - call.start
@@ -141,14 +139,14 @@ _own: CallLog | None = None  # of the worker in this process
 
 
 def keep_own(log: CallLog) -> None:
-    """From now on, waits of this process are noted there."""
+    """Record the waits of this process in this log."""
     global _own
     _own = log
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Note that the worker of this process waits for one of `WAITS`. Without a worker nothing is noted."""
+    """Record that the worker of this process waits for one of `WAITS`. Does nothing in a process without a worker."""
     log = _own
     place = log.begin(what) if log is not None else 0
     try:
@@ -174,20 +172,20 @@ class CallPages:
         return found
 
     def calls(self) -> list[Call]:
-        """In the order in which they started."""
+        """The calls in the log, in the order in which they started."""
         records = _RECORD.iter_unpack(memoryview(self._memory)[self._first :])
         # A place without a number was never written, or is just being written; places are used in order.
         found = [self._call(*record) for record in takewhile(lambda record: record[0], records)]
         return sorted(found, key=lambda call: call.number)
 
     def call(self, number: int) -> Call | None:
-        """None if another call has its place by now."""
+        """The call with this number; None if another call has overwritten it."""
         place = self._first + (number - 1) % self.slots * _RECORD.size
         record = _RECORD.unpack_from(self._memory, place)
         return self._call(*record) if record[0] == number else None
 
     def totals(self) -> list[CallTotal]:
-        """Of every method that was called."""
+        """The totals of every method that was called."""
         found = []
         for number, name in enumerate(self._names):
             place = self._totals + number * _TOTAL.size
@@ -211,12 +209,12 @@ class CallPages:
 
 
 class CallReader(CallPages):
-    """Reads the log of another process of this node, also after that process ended."""
+    """Reads the log of another process of this node, even after that process has ended."""
 
     def __init__(self, pid: int, fd: int) -> None:
         with open(f"/proc/{pid}/fd/{fd}", "rb") as file:  # noqa: PTH123  no path that could be resolved
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if bytes(memory[: len(_MAGIC)]) != _MAGIC:  # the number stands for another file by now
+        if bytes(memory[: len(_MAGIC)]) != _MAGIC:  # the descriptor is another file by now
             raise OSError(f"descriptor {fd} of process {pid} is not a log of calls")
         super().__init__(memory)
 
@@ -225,6 +223,6 @@ class CallReader(CallPages):
         return found
 
     def exit_code(self) -> int | None:
-        """The exit code the process left word of; None if it was killed, or ended in a way of its own."""
+        """The exit code that the process wrote; None if it wrote none, as when it was killed."""
         found: int = _EXIT.unpack_from(self._memory, _EXIT_OFFSET)[0]
         return None if found == _NO_EXIT else found

@@ -1,6 +1,6 @@
-"""What a process did of late, in short: its calls in flight, its last call, totals, and how much it worked.
+"""A summary of a call log: the calls in flight, the last call, totals, and how much the process worked recently.
 
-A summary is small whatever the length of the log: it can be sent every second for thousands of processes.
+A summary is small whatever the length of the log, so agents can send thousands of them every second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from roost.engine.workers.call_log import Call, CallPages, CallTotal
 from roost.engine.workers.spans import Span, cut, merged, without
 
 STEP = 3.0  # seconds of one column of the recent use
-COLUMNS = 100  # so the use of the last five minutes is known
+COLUMNS = 100  # five minutes in all
 _TOUCHING = 0.02  # seconds: calls that follow each other this closely are one span of work
 
 
@@ -27,11 +27,11 @@ class CallSummary:
     waits: str = ""  # what it waits for in a call
     last_call: str = ""  # the last one that has ended, with its outcome
     totals: tuple[CallTotal, ...] = ()
-    use: tuple[float, ...] = ()  # of each column, the share of the time it worked; now is in the last one
+    use: tuple[float, ...] = ()  # the share of time it worked in each column; the last column is now
 
 
 class CallFollower:
-    """Reads a log again and again. Each time it reads what is new."""
+    """Reads a log again and again, each time only what is new."""
 
     def __init__(self, pages: CallPages) -> None:
         self._pages = pages
@@ -42,7 +42,7 @@ class CallFollower:
         self._last: Call | None = None
 
     def summary(self, now: float, runs: bool) -> CallSummary:
-        """`runs`: whether its process does. How long a call ran in which it died is not known."""
+        """`runs` says whether the process runs. A call in which it died does not count: its duration is not known."""
         self._read()
         since = now - COLUMNS * STEP
         self._work = merged(cut(self._work, (since, now)), _TOUCHING)
@@ -78,12 +78,12 @@ class CallFollower:
 
 
 def _columns(spans: list[Span], now: float) -> tuple[float, ...]:
-    # Columns begin at multiples of their length, so that only the last one changes from look to look.
+    # Columns begin at multiples of their length, so that only the last one changes between two summaries.
     since, worked = (now // STEP + 1 - COLUMNS) * STEP, [0.0] * COLUMNS
     for start, end in cut(spans, (since, now)):
         first, last = int((start - since) / STEP), min(COLUMNS - 1, int((end - since) / STEP))
         for column in range(first, last + 1):
             begin = since + column * STEP
             worked[column] += max(0.0, min(end, begin + STEP) - max(start, begin))
-    worked[-1] *= STEP / max(now % STEP, 0.01)  # of the last column, only a part is over
+    worked[-1] *= STEP / max(now % STEP, 0.01)  # only a part of the last column is over
     return tuple(round(min(1.0, seconds / STEP), 3) for seconds in worked)

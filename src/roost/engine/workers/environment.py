@@ -21,7 +21,7 @@ SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 def needs_new_process(name: str) -> bool:
-    """Whether the variable must be set before the process starts. Never a secret: Ray shows such variables."""
+    """Whether the variable must be set before the process starts. False for secrets: Ray shows such variables."""
     return name.startswith(("LD_", "PYTHON", "MALLOC_", "DYLD_")) and not looks_secret(name)
 
 

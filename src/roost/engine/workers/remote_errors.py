@@ -23,12 +23,12 @@ def _said(finding: Any) -> str:
     return f"{getattr(finding, 'what', finding)}{f' ({why})' if why else ''}"
 
 
-MOST_BYTES = 1 << 20  # of an error that travels as it is
-MOST_TEXT = 10_000  # characters that are kept of a longer text
+MOST_BYTES = 1 << 20  # of a pickled error; larger ones are described
+MOST_TEXT = 10_000  # characters kept of a longer text
 
 
 def _cut(value: Any) -> Any:
-    """The start of a text that is too long to be carried from process to process."""
+    """The start of a text that is too long to send; any other value unchanged."""
     if not isinstance(value, (str, bytes)) or len(value) <= MOST_TEXT:
         return value
     start = value[:MOST_TEXT]
@@ -41,7 +41,7 @@ class RemoteTraceback(Exception):
 
 
 class Origin(NamedTuple):
-    """The worker that raised an error, and in which method."""
+    """The worker and the method that raised an error."""
 
     group: str
     rank: int
@@ -53,7 +53,7 @@ class Origin(NamedTuple):
         return f"{self.group} rank {self.rank} ({self.seat})"
 
 
-_ORIGIN = "_roost_origin"  # an attribute of the exception, so that it travels with it
+_ORIGIN = "_roost_origin"  # an attribute of the exception, which is pickled with it
 
 
 def origin_of(error: BaseException | None) -> Origin | None:
@@ -85,7 +85,7 @@ class Described(Exception):
 
 
 def as_portable(error: BaseException, pickler: Any = pickle, origin: Origin | None = None) -> BaseException:
-    """The error itself if a copy of it can be made elsewhere, origin and all; else a description of it."""
+    """The error itself if it can be pickled and loaded with its origin; else a description of it."""
 
     def travels(value: Any) -> bool:
         try:
@@ -118,7 +118,7 @@ def raised_error(
     cause = cause.rebuilt() if isinstance(cause, Described) else cause
     try:
         error = _raised_class(type(cause))(finding) if cause is not None else _Raised(finding)
-    except Exception:  # a type whose instances cannot be made like this
+    except Exception:  # instances of this type cannot be made like this
         error = _Raised(finding)
     if cause is not None:
         _copy_attributes(cause, error)
@@ -152,7 +152,7 @@ class _Raised(WorkerRaised):
 
 
 def _keep_findings(self: _Raised, *findings: Finding) -> None:
-    """Replaces the constructor of the worker's exception, which may require other arguments."""
+    """Replaces the constructor of the worker's exception type, which may require other arguments."""
     self.args = findings
 
 

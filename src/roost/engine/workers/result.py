@@ -12,7 +12,7 @@ from roost.errors import CallTimeout, Finding, WorkerDied, WorkerError, WorkerRa
 
 
 def seconds(timeout: Any) -> float | None:
-    """A timeout as Ray takes it: None, or at least 0. Negative seconds, of a deadline in the past, become 0."""
+    """A timeout in the form Ray takes: None, or at least 0. Negative seconds, of a past deadline, become 0."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout):
@@ -30,7 +30,7 @@ class GroupResult(ABC):
 
     def __init__(self, group: str, method: str, ranks: Sequence[int], seats: Sequence[str]) -> None:
         self.group, self.method, self.ranks = group, method, tuple(ranks)
-        self._seats = tuple(seats)  # where each of these ranks sits, in words
+        self._seats = tuple(seats)  # the node and devices of each of these ranks
 
     @abstractmethod
     def wait(self, timeout: float | None = None) -> list[Any]:
@@ -83,7 +83,7 @@ class GroupResult(ABC):
         others: int = 0,
         origin: Origin | None = None,
     ) -> WorkerRaised:
-        """The error of a rank. An error of an argument, which another rank raised, stays that rank's."""
+        """The error of a rank. If an argument failed, the error names the rank that raised it."""
         here = Origin(self.group, self.ranks[position], self._seats[position], self.method)
         origin = origin or origin_of(cause) or here
         own = (origin.group, origin.rank, origin.method) == (here.group, here.rank, here.method)
@@ -96,14 +96,14 @@ class GroupResult(ABC):
         return raised_error(finding, cause, origin.group, origin.rank, text)
 
     def _died(self, position: int, why: str, others: int = 0, how: str = "", remedy: str = "") -> WorkerDied:
-        """The process of a rank has ended."""
+        """The error for a rank whose process has ended."""
         what = f"{self._where(position)} died in or before {self.method}{how}{_also(others)}"
         return _dead(what, why, self.group, self.ranks[position], remedy)
 
     def _source_died(
         self, who: str, group: str, rank: int, why: str, how: str = "", remedy: str = ""
     ) -> WorkerDied:
-        """The process that should have made an argument has ended."""
+        """The error for a call whose argument was to come from a process that has ended."""
         return _dead(f"{who} died{how}", f"{self._did_not_run()}; {why}", group, rank, remedy)
 
     def _did_not_run(self) -> str:

@@ -19,7 +19,7 @@ def merged(spans: Iterable[Span], gap: float = 0.0) -> list[Span]:
 
 
 def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
-    """What is left of the spans. Both are merged."""
+    """The spans without the holes. Both must be merged."""
     left: list[Span] = []
     holes, place = list(holes), 0
     for start, end in spans:

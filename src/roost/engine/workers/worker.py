@@ -12,7 +12,7 @@ from roost.errors import ConfigurationError, Finding
 from roost.placement.placement import Placement
 
 START_WITHIN = 300.0  # seconds for all workers of a launch
-# The group's own names. A worker method of such a name could not be called through the group.
+# Names of the group itself. A worker method with such a name could not be called through the group.
 GROUP_NAMES = frozenset(
     (
         *("attach", "end_ranks", "execute_on", "handles", "is_running", "name", "placements"),
@@ -20,8 +20,8 @@ GROUP_NAMES = frozenset(
     )
 )
 
-NOT_CALLED = ("create_group", "on_restart")  # of a worker's class, and not through its group
-# What every worker is given as attributes.
+NOT_CALLED = ("create_group", "on_restart")  # methods of the class that a group does not call
+# The attributes that roost sets on every worker.
 ATTRIBUTES = ("group_name", "local_rank", "placement", "rank", "share", "world_size")
 
 
@@ -57,7 +57,7 @@ class Worker:
         pass
 
     def on_restart(self, generation: int) -> None:
-        """Called in a restarted process after its constructor; `generation` says how often it was started before."""
+        """Called in a restarted process after its constructor; `generation` counts the earlier starts of the rank."""
 
     @classmethod
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupLauncher:
@@ -128,7 +128,7 @@ class GroupLauncher:
 
 
 def method_names(cls: type) -> list[str]:
-    """What can be called on workers of a class."""
+    """The methods that can be called on workers of a class."""
     return [
         name
         for name in dir(cls)

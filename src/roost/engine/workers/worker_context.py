@@ -35,7 +35,7 @@ class WorkerContext:
 
 
 def seat_of(placement: Placement, node: str) -> str:
-    """Where a process sits, for messages: `node 0 (10.0.0.1), accelerators 2,3`."""
+    """The node and devices of a process, for messages: `node 0 (10.0.0.1), accelerators 2,3`."""
     if not placement.hardware:
         return node
     noun = "accelerator" if placement.accelerator_type != "none" else "device"
@@ -52,14 +52,14 @@ def current_worker() -> WorkerContext | None:
 
 
 def _become_worker(context: WorkerContext | None) -> None:
-    """Called in a worker's own process, before its class is constructed."""
+    """Set the current worker. Called in the worker's process before its class is constructed."""
     global _current
     _current = context
 
 
 @contextmanager
 def _running_as(context: WorkerContext | None) -> Iterator[None]:
-    """Code inside the block runs in this worker. Blocks may nest: an inline worker may call another group."""
+    """Make this worker the current one inside the block. Blocks may nest: an inline worker may call another group."""
     outer = current_worker()
     _become_worker(context)
     try:
@@ -70,7 +70,7 @@ def _running_as(context: WorkerContext | None) -> Iterator[None]:
 
 def describe_this_process() -> str:
     """A name for this process in messages: `actor rank 3 (pid 4711)`."""
-    # The worker knows better than the environment, in which an inference engine sets ranks of its own.
+    # The context comes before the environment, in which an inference engine sets ranks of its own.
     context = current_worker()
     group, rank = os.environ.get("ROOST_GROUP"), os.environ.get("RANK")
     if context is not None:
