@@ -207,6 +207,9 @@ def test_leftovers_are_found(inspect: Callable[..., MachineFacts], tmp_path: Pat
                 "the orphan is found",
             )
             left = inspect().leftovers
+            with pytest.MonkeyPatch.context() as another_user:
+                another_user.setattr(os, "getuid", lambda: -1)
+                assert inspect().leftovers.processes == ()
         finally:
             orphan.kill()
         assert not used.closed

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import ray
+from changed_visibility import ChangesVisibility
 from crew import DiesWhileStarting, FailsToStart, NeverStarts, Picky, Reporter
-from outside_holders import Meddler
 from running import Program, alive, eventually, new_job
 
 import roost
@@ -240,10 +240,10 @@ def test_constructors_that_block_are_given_up_in_time(cluster: roost.Cluster, tm
 def test_a_worker_that_sees_other_devices_is_refused(cluster: roost.Cluster) -> None:
     strategy = roost.FlexiblePlacementStrategy([[5]])
     with pytest.raises(roost.LaunchError) as caught:
-        Meddler.create_group().launch(cluster, placement_strategy=strategy, name="meddler")
+        ChangesVisibility.create_group().launch(cluster, placement_strategy=strategy, name="changer")
     assert caught.value.codes == ("RE109",)
     assert "rank 0 (node 1 (127.0.0.2), accelerator 1) sees '0,1,2,3' instead of '1'" in str(caught.value)
-    nothing_left(cluster, "meddler")
+    nothing_left(cluster, "changer")
 
 
 # -- per node -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Reads the facts of the machine this process runs on. The agents of nodes import this, so it imports little."""
 
-# ruff: noqa: PTH111, PTH112, PTH115, PTH118, PTH207, PTH208
+# ruff: noqa: PTH111, PTH112, PTH115, PTH116, PTH118, PTH207, PTH208
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _dead_rays(root: str) -> Iterable[str]:
 
 
 def _orphans() -> Iterable[tuple[int, str]]:
-    """Processes that an engine started and that outlived its keeper, and Ray workers without a raylet."""
+    """This user's processes that outlived the keeper of their engine, and this user's Ray workers without a raylet."""
     kept, marked, workers = set(), {}, {}
     prefix = f"{keeper.VARIABLE}=".encode()
     for pid in keeper.all_processes():
@@ -150,7 +150,7 @@ def _orphans() -> Iterable[tuple[int, str]]:
             kept.add(words[-2] if words[-1:] == [b""] else words[-1])
             continue
         status = keeper.status_of(pid)
-        if status is None or status.ended:
+        if status is None or status.ended or not _is_own(pid):
             continue
         for entry in keeper.contents(f"/proc/{pid}/environ").split(b"\0"):
             if entry.startswith(prefix):
@@ -161,6 +161,13 @@ def _orphans() -> Iterable[tuple[int, str]]:
     for pid, title in sorted({**workers, **orphans}.items()):
         if pid != os.getpid():
             yield pid, title.decode(errors="replace")[:80]
+
+
+def _is_own(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:  # it has just ended
+        return False
 
 
 def _below_a_raylet(pid: int) -> bool:

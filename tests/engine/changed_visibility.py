@@ -10,5 +10,5 @@ if "RANK" in os.environ:  # in a worker only
     os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"
 
 
-class Meddler(roost.Worker):
+class ChangesVisibility(roost.Worker):
     pass
