@@ -82,6 +82,18 @@ def test_write_keeps_components_that_the_profile_does_not_name(cli: Callable[...
     assert planned.components["logger"].nodes == [1]
 
 
+@pytest.mark.parametrize("override", [(), ("+cluster.component_placement.env=3",)])
+def test_write_keeps_a_rule_that_is_a_number_and_the_mode_of_the_file(
+    cli: Callable[..., Any], override: tuple[str, ...]
+) -> None:
+    rule = "" if override else "    env: 3\n"
+    Path("job.yaml").write_text(JOB.replace("    # the rest\n", rule))
+    Path("job.yaml").chmod(0o600)
+    done = cli(*ARGUMENTS[:2], *override, *ARGUMENTS[2:], "--write")
+    assert done.code == 0, done.err
+    assert (rule in Path("job.yaml").read_text(), Path("job.yaml").stat().st_mode & 0o777) == (True, 0o600)
+
+
 def test_an_arrangement_that_does_not_fit_is_not_replayed(cli: Callable[..., Any]) -> None:
     Path("profile.yaml").write_text(
         "{batch: 8, flow: {a: [], b: []}, components: {a: {seconds: {8: 9.0}}, b: {seconds: {8: 9.0}}}}"

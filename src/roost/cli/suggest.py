@@ -130,7 +130,8 @@ def command(
             write_file(html, suggestion_page(report), private=False)
         if write:
             text = JobFile(config).text  # as it is now
-            write_file(config, with_placement(text, parse(text, str(config)), placement), private=False)
+            new = with_placement(text, parse(text, str(config)), suggestion.placement)
+            write_file(config, new, private=False)
     except RoostError as error:
         return refused(error, str(config), as_json)
     if as_json:

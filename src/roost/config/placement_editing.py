@@ -11,11 +11,14 @@ from roost.config.document import Document, parse
 from roost.errors import ConfigurationError
 
 _KEY = re.compile(r"""\s*(["']?)([\w.,\s-]+?)\1\s*:(?:\s|$)""")
-_COMMENT = re.compile(r"\s#.*$")
+_COMMENT = re.compile(r"\s{1,8}#.*$")
 
 
 def with_placement(text: str, document: Document, placement: Mapping[str, Any]) -> str:
-    """The text with this placement. Raises if the file is written in a way that cannot be edited safely."""
+    """The text with these components placed so; the rules of other components stay as they are written.
+
+    Raises if the file is written in a way that cannot be edited safely.
+    """
     lines, newline = text.splitlines(), "\r\n" if "\r\n" in text else "\n"
     cluster = document.data.get("cluster")
     if isinstance(cluster, dict) and cluster.get("layout") is not None:
@@ -25,8 +28,9 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
         raise _cannot(document, why, "copy the placement from --json into the right one")
     section = document.positions.keys.get(("cluster",))
     key = document.positions.keys.get(("cluster", "component_placement"))
+    wanted = {**_rules(document), **placement}
     if section is not None and key is not None and section.line < key.line:
-        edited = _replaced(lines, key.line - 1, placement)
+        edited = _replaced(lines, key.line - 1, placement, wanted)
     elif section is not None and key is None and lines[section.line - 1].split("#")[0].rstrip().endswith(":"):
         inner = next((line for line in lines[section.line :] if line.strip()), "  ")
         indent = " " * max(2, len(inner) - len(inner.lstrip()))
@@ -36,16 +40,30 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
         raise _cannot(document)
     new = newline.join([*edited, ""])
     try:
-        found = parse(new, document.name).data["cluster"]["component_placement"]
-    except (ConfigurationError, KeyError, TypeError):
+        found = _rules(parse(new, document.name))
+    except ConfigurationError:
         raise _cannot(document) from None
-    if found != dict(placement):
+    if found != wanted:
         raise _cannot(document)
     return new
 
 
-def _replaced(lines: list[str], at: int, placement: Mapping[str, Any]) -> list[str]:
-    """The lines with the block of `component_placement`, which starts at this line, replaced entry by entry."""
+def _rules(document: Document) -> dict[str, Any]:
+    """The rule of each component, as the file has it."""
+    cluster = document.data.get("cluster")
+    rules = cluster.get("component_placement") if isinstance(cluster, dict) else None
+    rules = rules if isinstance(rules, dict) else {}
+    return {name: rule for key, rule in rules.items() for name in _names(str(key))}
+
+
+def _names(key: str) -> list[str]:
+    return [name.strip() for name in key.split(",")]
+
+
+def _replaced(
+    lines: list[str], at: int, placement: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> list[str]:
+    """The lines with the block of `component_placement`, which starts at this line, edited entry by entry."""
     indent = len(lines[at]) - len(lines[at].lstrip())
     stop = at + 1
     while stop < len(lines) and (not lines[stop].strip() or lines[stop][: indent + 1].isspace()):
@@ -55,23 +73,37 @@ def _replaced(lines: list[str], at: int, placement: Mapping[str, Any]) -> list[s
     head = lines[at][:indent] + "component_placement:" + "".join(_COMMENT.findall(lines[at]))
     inner = next((line for line in lines[at + 1 : stop] if line.strip() and line.lstrip()[0] != "#"), None)
     deep = " " * (indent + 2 if inner is None else len(inner) - len(inner.lstrip()))
-    left, block = dict(placement), [head]
+    is_block = _COMMENT.sub("", lines[at]).rstrip().endswith(":")
+    left, block, stays = dict(wanted), [head], False
     for line in lines[at + 1 : stop]:
-        found = _KEY.match(line)
+        found = _KEY.match(line) if len(line) - len(line.lstrip()) == len(deep) else None
+        comment = "".join(_COMMENT.findall(line))
         if not line.strip() or line.lstrip().startswith("#"):
             block.append(line)
-        elif found and len(line) - len(line.lstrip()) == len(deep):
-            comment = "".join(_COMMENT.findall(line))
-            if found[2] in left:
-                block.append(_entry(deep, found[2], left.pop(found[2])) + comment)
-            elif comment:
-                block.append(deep + comment.strip())
+        elif found and is_block:
+            names = _names(found[2])
+            others = [name for name in names if name not in placement]
+            stays = bool(others)
+            placed = [
+                _entry(deep, name, left.pop(name)) for name in names if name in placement and name in left
+            ]
+            if stays:
+                left = {name: rule for name, rule in left.items() if name not in others}
+                rest = line[found.end(2) + len(found[1]) :]
+                placed.append(line if others == names else deep + ",".join(others) + rest)
+            elif placed:
+                placed[0] += comment
+            block += placed
+        elif stays:
+            block.append(line)
+        elif comment:
+            block.append(deep + comment.strip())
     block += [_entry(deep, name, rule) for name, rule in left.items()]
     return [*lines[:at], *block, *lines[stop:]]
 
 
 def _entry(indent: str, name: str, rule: Any) -> str:
-    if isinstance(rule, str):
+    if not isinstance(rule, dict):
         return f"{indent}{name}: {json.dumps(rule)}"
     inside = ", ".join(f"{key}: {json.dumps(value)}" for key, value in rule.items())
     return f"{indent}{name}: {{{inside}}}"
