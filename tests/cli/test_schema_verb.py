@@ -124,6 +124,7 @@ COMMANDS = [
     ("explain", "wrong.yaml", "actor", "--on", "2x8", "--json"),
     ("diff", "job.yaml", "layout.yaml", "--on", "3x8", "--json"),
     ("diff", "job.yaml", "wrong.yaml", "--on", "3x8", "--json"),
+    ("profile", "wrong.yaml", "--sizes", "actor=1", "--on", "1x8", "--json"),
     ("suggest", "job.yaml", "--profile", "profile.yaml", "--on", "1x8", "--json"),
     ("suggest", "job.yaml", "--profile", "missing.yaml", "--on", "1x8", "--json"),
     ("simulate", "tree.json", "--profile", "profile.yaml", "--on", "1x8", "--json"),

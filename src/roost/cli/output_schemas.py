@@ -95,6 +95,12 @@ class SuggestOutput(Output):
     findings: list[SavedFinding]
 
 
+class ProfileOutput(Output):
+    """The last line; the driver may print others."""
+
+    profile: dict[str, Any]
+
+
 class SimulatedActivity(Printed):
     component: str
     start: float
@@ -247,6 +253,7 @@ OUTPUTS: dict[str, Any] = {
     "validate": ValidateOutput,
     "explain": ExplainedProcess | ExplainedCode | RefusedOutput,
     "diff": DiffOutput | RefusedOutput,
+    "profile": ProfileOutput | RefusedOutput,
     "suggest": SuggestOutput | RefusedOutput,
     "simulate": SimulateOutput,
     "launch": LaunchOutput,
