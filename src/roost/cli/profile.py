@@ -21,9 +21,9 @@ from roost.cli.launch import LaunchOptions, prepared, run_job
 from roost.cli.plan_output import check_files
 from roost.config.document import Document, JobFile, as_written
 from roost.config.job import Job, read_job
+from roost.config.placement_editing import rules_of, with_rules
 from roost.config.plain_data import plain_mapping
 from roost.config.program import driver_config
-from roost.config.yaml_text import Positions
 from roost.engine.cluster_options import wants_inline
 from roost.engine.connection.embedded import embedded
 from roost.engine.run import Run
@@ -43,8 +43,6 @@ from roost.suggesting.measured_profile import (
     read_section,
 )
 from roost.suggesting.profile import read_profile
-
-_PLACEMENT = ("cluster", "component_placement")
 
 
 @click.command("profile")
@@ -165,10 +163,7 @@ def _placed(
     written: Document, job: Job, present: Plan, chosen: Mapping[str, int], section: Mapping[str, Any]
 ) -> Document:
     """The job with a placement that gives components these sizes, each from its first resource on."""
-    cluster = job.document.data["cluster"]
-    rules = {
-        name.strip(): rule for names, rule in cluster[_PLACEMENT[1]].items() for name in names.split(",")
-    }
+    rules = rules_of(job.document)
     for name, size in chosen.items():
         rule = rules[name] if isinstance(rules[name], dict) else {"placement": rules[name]}
         first = re.match(r"\s*(\d*)", str(rule["placement"]))
@@ -183,13 +178,7 @@ def _placed(
         else:
             placed = f"{start}-{start + size - 1}:0-{size // width - 1}"
         rules[name] = {**rule, "placement": placed}
-    # The new rules stand in no file, so findings about them point to the key of the old ones.
-    keys, values, texts = (
-        {path: found for path, found in table.items() if path[:2] != _PLACEMENT or path == _PLACEMENT}
-        for table in written.positions.tables
-    )
-    data = {**written.data, "cluster": {**written.data["cluster"], _PLACEMENT[1]: rules}}
-    return Document(data, written.name, Positions(keys, values, texts))
+    return with_rules(written, rules)
 
 
 def _width(section: Mapping[str, Any], planned: ComponentPlan) -> int:

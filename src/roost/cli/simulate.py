@@ -60,9 +60,9 @@ def command(
     if where is None:
         raise click.UsageError("which cluster? Say it with --on 4x8 or with --inventory FILE.")
     try:
-        if job is not None:
-            where = as_the_job_groups_it(where, load(JobFile(job)))
         read = read_profile(profile)
+        if job is not None:
+            where = as_the_job_groups_it(where, load(JobFile(job)), read.components)
         lengths = read_tails(tails, list(read.components))
         problem = pose(read, where, groups)
         tree = _read(arrangement)

@@ -1,17 +1,43 @@
-"""Writes a `component_placement` into the text of a job file, and keeps its comments."""
+"""Other placements for a job: in its document, and in the text of its file, whose comments stay."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from roost.config.document import Document, parse
+from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError
 
+_PLACEMENT = ("cluster", "component_placement")
 _KEY = re.compile(r"""\s*(["']?)([\w.,\s-]+?)\1\s*:(?:\s|$)""")
 _COMMENT = re.compile(r"\s{1,8}#.*$")
+
+
+def with_rules(document: Document, rules: Mapping[str, Any]) -> Document:
+    """The document with this `component_placement`, without the positions of rules that are not as they were."""
+    old = _placement(document)
+    keys, values, texts = (
+        {
+            path: found
+            for path, found in table.items()
+            if path[:2] != _PLACEMENT or len(path) == 2 or rules.get(str(path[2])) == old.get(str(path[2]))
+        }
+        for table in document.positions.tables
+    )
+    data = {**document.data, "cluster": {**document.data["cluster"], _PLACEMENT[1]: dict(rules)}}
+    return Document(data, document.name, Positions(keys, values, texts))
+
+
+def other_rules(document: Document, names: Collection[str]) -> dict[str, Any]:
+    """The rules of a job without those of these components."""
+    kept: dict[str, Any] = {}
+    for key, rule in _placement(document).items():
+        if others := [name for name in _names(key) if name not in names]:
+            kept[key if others == _names(key) else ",".join(others)] = rule
+    return kept
 
 
 def with_placement(text: str, document: Document, placement: Mapping[str, Any]) -> str:
@@ -28,7 +54,7 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
         raise _cannot(document, why, "copy the placement from --json into the right one")
     section = document.positions.keys.get(("cluster",))
     key = document.positions.keys.get(("cluster", "component_placement"))
-    wanted = {**_rules(document), **placement}
+    wanted = {**rules_of(document), **placement}
     if section is not None and key is not None and section.line < key.line:
         edited = _replaced(lines, key.line - 1, placement, wanted)
     elif section is not None and key is None and lines[section.line - 1].split("#")[0].rstrip().endswith(":"):
@@ -40,7 +66,7 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
         raise _cannot(document)
     new = newline.join([*edited, ""])
     try:
-        found = _rules(parse(new, document.name))
+        found = rules_of(parse(new, document.name))
     except ConfigurationError:
         raise _cannot(document) from None
     if found != wanted:
@@ -48,12 +74,15 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
     return new
 
 
-def _rules(document: Document) -> dict[str, Any]:
-    """The rule of each component, as the file has it."""
+def rules_of(document: Document) -> dict[str, Any]:
+    """The rule of each component, as the document has it."""
+    return {name: rule for key, rule in _placement(document).items() for name in _names(key)}
+
+
+def _placement(document: Document) -> dict[str, Any]:
     cluster = document.data.get("cluster")
-    rules = cluster.get("component_placement") if isinstance(cluster, dict) else None
-    rules = rules if isinstance(rules, dict) else {}
-    return {name: rule for key, rule in rules.items() for name in _names(str(key))}
+    rules = cluster.get(_PLACEMENT[1]) if isinstance(cluster, dict) else None
+    return rules if isinstance(rules, dict) else {}
 
 
 def _names(key: str) -> list[str]:
