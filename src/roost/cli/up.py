@@ -33,6 +33,7 @@ from roost.cli.ending import (
     tell_findings,
 )
 from roost.cli.plan_output import check_files
+from roost.cli.running_job import named_or_own
 from roost.config.fields import NAME
 from roost.config.job import Job, read_job
 from roost.config.text_files import is_pipe
@@ -213,7 +214,7 @@ def wait(nodes: int, timeout: float, address: str | None, as_json: bool) -> int:
     from roost.engine.connection.discovery import wait_for_nodes
     from roost.engine.connection.ray_connection import connect
 
-    connection = connect(address, None, may_start=False)
+    connection = connect(named_or_own(address), None, may_start=False)
     try:
         found = wait_for_nodes(nodes, connection.address, timeout)
         tell(f"nodes: {len(found)} of {nodes}")
