@@ -56,7 +56,9 @@ from roost.views.suggestion_views import SuggestionReport, render_suggestion, su
 @click.option("--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file.")
 @live_option
 @click.option(
-    "--groups", metavar="A,B", help="The node groups to use; default: the profile's, or the whole cluster."
+    "--groups",
+    metavar="A,B",
+    help="The node groups to use; default: those of the profile, and the whole cluster if a component has none there.",
 )
 @tail_option
 @click.option(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from roost.bringup.hosts import host_lines, hosts_text, run_line
+from roost.bringup.hosts import endpoint, host_lines, hosts_text, run_line
 from roost.bringup.job_start import JobStart, shell_words
 from roost.bringup.kubernetes import KubernetesOptions, ray_job, ray_job_text
 from roost.bringup.slurm import SlurmOptions, sbatch_script
@@ -190,12 +190,12 @@ def hosts(head: str | None, port: int, **given: Any) -> int:
         found = head or start.nodes[0].ip or start.nodes[0].hostname
         if not found:
             raise click.UsageError("which address has node 0? Say it with --head, or in an inventory file.")
-        return found
+        return found.strip("[]")
 
     def data(start: JobStart) -> dict[str, Any]:
         lines = [asdict(line) for line in host_lines(start, address(start), port)]
         run = run_line(start, address(start), port)
-        return {"address": f"{address(start)}:{port}", "nodes": lines, "run": run}
+        return {"address": endpoint(address(start), port), "nodes": lines, "run": run}
 
     return _written(given, lambda start: hosts_text(start, address(start), port), data, [])
 

@@ -16,7 +16,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1e12, allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(_number), Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
 NotNegative = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
