@@ -195,3 +195,10 @@ def test_other_commands_wait_for_the_nodes_first() -> None:
     assert f"    {wanted}\n" in checked(sbatch_script(start, SlurmOptions()))
     assert ray_job(start, OPTIONS)["spec"]["entrypoint"] == wanted
     assert f"RAY_AUTH_MODE=token; {wanted}\n" in hosts_text(start, "h", 1024)
+
+
+def test_an_address_of_ipv6_stands_in_brackets_before_its_port() -> None:
+    text = hosts_text(started(placed("2x8", actor="all")), "fd00::1", 6379)
+    assert "--head --node-ip-address=fd00::1 --port=6379" in text
+    assert "--address=[fd00::1]:6379" in text
+    assert "RAY_ADDRESS=[fd00::1]:6379 " in text

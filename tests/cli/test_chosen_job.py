@@ -47,6 +47,14 @@ def test_pipes_are_read(tmp_path: Path) -> None:
     assert "error[RC004]: <stdin>: larger than" in huge
 
 
+def test_a_saved_plan_may_come_from_a_pipe(cli: Any) -> None:
+    cli("plan", "job.yaml", "--on", "2x8", "-o", "plan.json")
+    for words in (["diff", None, "plan.json"], ["diff", "plan.json", None], ["explain", None, "actor:3"]):
+        with Path("plan.json").open() as file:
+            done = cli(*(word or f"/dev/fd/{file.fileno()}" for word in words))
+        assert done.code == 0, done.err
+
+
 def test_a_silent_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "MAX_SILENCE", 0.01)
     read, write = os.pipe()
@@ -86,6 +94,8 @@ def test_the_config_directory(cli: Any) -> None:
         piped = f"/dev/fd/{file.fileno()}"
         assert "= help: name it with --config-dir" in cli("plan", piped, "--on", "1x8").err
         assert cli("plan", piped, "--config-dir", "conf", "--on", "1x8").code == 0
+    done = cli("validate", "conf/train.yaml", "--config-dir", "nope")
+    assert (done.code, "nope: there is no such directory" in done.err) == (1, True)
     assert "Missing argument 'CONFIG'" in cli("plan", "--on", "1x8").err
     profile = ("--profile", "conf/plain.yaml", "--on", "1x8", "--write")
     assert "which is a pipe here" in cli("suggest", "-", *profile).err

@@ -157,6 +157,7 @@ def test_no_secret_is_told(cli: Any) -> None:
         (["job.yaml", "cluster.num_nodes=3"], 2, "is no process"),
         (["job.yaml", "actr:0", "--on", "2x8"], 1, "did you mean 'actor'?"),
         (["job.yaml", "actor:0", "--on", "1x8"], 3, "error[RI108]"),
+        (["job.yaml", "actor:00000000000016", "--on", "2x8"], 2, "actor has ranks 0-15, and no 16"),
         (["missing.yaml", "actor:0", "--on", "1x8"], 1, "error[RC001]"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from roost.cli import running_job
 from roost.cli.chosen_process import Target
 from roost.cli.ending import FAILED, code_of, emit
 from roost.engine.job.started_process import StartedProcess
@@ -47,9 +48,26 @@ def test_without_a_cluster_the_job_is_unknown(
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("ROOST_STATE", str(tmp_path))
     for verb in ("logs", "stacks", "down"):
         done = cli(verb, "nowhere")
         assert (done.code, "RE101" in done.err) == (4, True), verb
+        assert "name one with --address" in done.err, verb
+    for words in (["doctor", "--live"], ["up", "wait", "--nodes", "1"]):
+        assert "name one with --address" in cli(*words).err
+    done = cli("plan", "job.yaml", "--live")
+    assert (done.code, "set RAY_ADDRESS, or name a cluster with --on 4x8" in done.err) == (4, True)
+
+
+def test_an_unknown_job_is_looked_for_on_the_ray_of_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for name, found in {"own_cluster_address": None, "latest_address": "h:1", "past_jobs": ["run"]}.items():
+        monkeypatch.setattr(running_job, name, lambda found=found: found)
+    monkeypatch.setattr(running_job, "address_of", {"run": "h:2"}.get)
+    monkeypatch.setattr(running_job, "read_processes", lambda job: None)
+    assert [running_job.address_for(None, job) for job in ("runn", "run")] == ["h:1", "h:2"]
+    monkeypatch.setattr(running_job, "address_of", lambda job: None)
+    assert running_job.chosen_address(None, "run") is None  # it has ended, and its history tells the rest
 
 
 def test_a_job_whose_ray_is_gone_is_down(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

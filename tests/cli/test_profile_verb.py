@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
+from roost.cli.output_schemas import output_schema
 from roost.suggesting.profile import read_profile
 
 JOB = """\
@@ -79,6 +81,21 @@ def test_sizes_are_measured_and_merged_into_a_profile(job: Callable[..., Any]) -
         (["--sizes", "actor=1", "steps=2"], 1, "too few calls of actor.train"),
         (["--sizes", "actor=1", "profile.flow.actor=[critic]"], 1, "there is no component 'critic'"),
         (["--sizes", "actor=5"], 3, "accelerator 4 does not exist"),
+        (["--sizes", "actor=1", "~cluster"], 1, "RC102"),
+        (["--sizes", "actor=1", "profile.components=5"], 1, "components: `5` does not fit"),
+        (["--sizes", "actor=1", "+profile.components.actor.calls=5"], 1, "calls: `5` does not fit"),
+        (
+            ["--sizes", "actor=1", "profile.components.actor.accelerators_per_process=two"],
+            1,
+            "`two` does not fit",
+        ),
+        (
+            ["--sizes", "actor=1", "profile.components.actor.accelerators_per_process=0"],
+            1,
+            "0 is out of range",
+        ),
+        (["--sizes", "actor=1", "~profile.batch"], 1, "'batch' is missing"),
+        (["--sizes", "actor=1", "profile.iteration=acter.train"], 1, "did you mean 'actor'?"),
     ],
 )
 def test_what_cannot_be_measured(
@@ -86,3 +103,60 @@ def test_what_cannot_be_measured(
 ) -> None:
     done = job(*arguments)
     assert (done.code, words in done.err) == (code, True), done.err
+    assert ("measuring" in done.err) == ("too few calls" in words), (
+        done.err
+    )  # else it is known before any run
+
+
+def test_a_wrong_last_size_is_refused_before_the_first_is_measured(job: Callable[..., Any]) -> None:
+    done = job("--sizes", "actor=1,8", "-o", "out.yaml")
+    assert (done.code, "RP101" in done.err, "measuring" in done.err) == (3, True, False), done.err
+
+
+def test_what_was_measured_stays_when_a_later_run_fails(job: Callable[..., Any]) -> None:
+    fails = 'main(run, config):\n    assert len(run["actor"]) < 2\n'
+    Path("measured_program.py").write_text(PROGRAM.replace("main(run, config):\n", fails))
+    done = job("--sizes", "actor=1,2", "-o", "out.yaml")
+    assert done.code != 0
+    assert list(read_profile("out.yaml").components["actor"].measured[""]) == [1]
+
+
+EARLIER = """\
+profile:
+  batch: 4
+  flow: {rollout: [], reward: [rollout], actor: [reward]}
+  weights: {from: actor, to: rollout, together: 1.0, apart: 2.0}
+  components:
+    actor: {seconds: {a: {2: 9.0}, b: {2: 8.0}}, switch: 2.0, memory_gib: 3.0}
+    rollout: {seconds: {a: {4: 7.0}}, accelerators_per_process: 2}
+    reward: {seconds: 1.0}
+"""
+
+
+def test_an_earlier_profile_is_merged_with_the_new_sizes(job: Callable[..., Any]) -> None:
+    Path("out.yaml").write_text(EARLIER)
+    refused = job("--sizes", "actor=1", "-o", "out.yaml")
+    assert (refused.code, "out.yaml has the seconds of actor by node group" in refused.err) == (1, True)
+    place = (
+        "{actor: {node_group: a, placement: 0-3}, rollout: 0-3:0-1, reward: {node_group: node, placement: 0}}"
+    )
+    groups = "+cluster.node_groups=[{label: a, node_ranks: 0}]"
+    done = job("--sizes", "actor=1", "-o", "out.yaml", f"cluster.component_placement={place}", groups)
+    assert done.code == 0, done.err
+    read = read_profile("out.yaml")
+    actor = read.components["actor"]
+    assert {group: list(sizes) for group, sizes in actor.measured.items()} == {"a": [1, 2], "b": [2]}
+    assert (actor.measured["a"][2], actor.switch, actor.memory_gib) == (9.0, 2.0, 3.0)
+    assert read.components["rollout"].measured == {"a": {4: 7.0}}  # measured on no group in particular
+    assert (read.batch, read.weights is not None) == (8, True)
+
+
+@pytest.mark.hydra
+def test_a_job_that_hydra_composes_is_measured(job: Callable[..., Any], cli: Callable[..., Any]) -> None:
+    Path("parts").mkdir()
+    Path("parts/base.yaml").write_text(JOB)
+    Path("composed.yaml").write_text("defaults: [parts@_here_: base, _self_]\nsteps: 4\n")
+    done = cli("profile", "composed.yaml", "--on", "1x4", "--sizes", "actor=1,2", "--json")
+    assert done.code == 0, done.err
+    jsonschema.validate(done.data, output_schema("profile"))
+    assert list(done.data["profile"]["components"]["actor"]["seconds"]) == ["1", "2"]

@@ -18,7 +18,7 @@ from roost.cli.validate import problems_of
 from roost.cli.verbs import VERBS
 from roost.config.document import parse
 from roost.config.job_schema import job_schema
-from roost.errors import errors_in
+from roost.errors import ClusterError, errors_in
 
 ROOT = Path(__file__).parents[2]
 JOBS = [
@@ -124,10 +124,16 @@ COMMANDS = [
     ("explain", "wrong.yaml", "actor", "--on", "2x8", "--json"),
     ("diff", "job.yaml", "layout.yaml", "--on", "3x8", "--json"),
     ("diff", "job.yaml", "wrong.yaml", "--on", "3x8", "--json"),
+    ("profile", "wrong.yaml", "--sizes", "actor=1", "--on", "1x8", "--json"),
     ("suggest", "job.yaml", "--profile", "profile.yaml", "--on", "1x8", "--json"),
     ("suggest", "job.yaml", "--profile", "missing.yaml", "--on", "1x8", "--json"),
     ("simulate", "tree.json", "--profile", "profile.yaml", "--on", "1x8", "--json"),
+    ("simulate", "job.yaml", "--profile", "profile.yaml", "--on", "1x8", "--json"),
     ("launch", "wrong.yaml", "--on", "1x1", "--json"),
+    ("up", "slurm", *JOB),
+    ("up", "kubernetes", *JOB, "--image", "i", "--ray-version", "2.52.0"),
+    ("up", "hosts", *JOB, "--head", "h"),
+    ("up", "hosts", "wrong.yaml", "--on", "2x8", "--json"),
     ("doctor", "--json"),
 ]
 NEEDING_RAY = {"embedded", "status", "logs", "stacks", "down"}
@@ -157,6 +163,19 @@ def test_outputs_fit_their_published_schemas(cli: Any, command: tuple[str, ...])
 
 def test_every_verb_that_prints_json_publishes_its_schema() -> None:
     for verb in VERBS:
-        options = {name for one in import_module(f"roost.cli.{verb}").command.params for name in one.opts}
-        assert ("--json" in options) == (verb in OUTPUTS), verb
+        command = import_module(f"roost.cli.{verb}").command
+        for one in getattr(command, "commands", {verb: command}).values():
+            options = {name for parameter in one.params for name in parameter.opts}
+            assert ("--json" in options) == (verb in OUTPUTS), one.name
     assert {command[0] for command in COMMANDS} == {*OUTPUTS} - NEEDING_RAY
+
+
+def test_a_refusal_is_printed_as_json_by_every_verb(monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
+    def refuse(address: str | None, job: str | None) -> str:
+        raise ClusterError(code="RE101", what="there is no Ray")
+
+    monkeypatch.setattr("roost.cli.status.chosen_address", refuse)
+    done = cli("status", "nope", "--json")
+    assert (done.code, "RE101" in done.err, cli("status", "nope").out) == (4, True, "")
+    for verb in {*OUTPUTS} - {"validate", "launch"}:  # these have findings among their results
+        jsonschema.validate(done.data, output_schema(verb), jsonschema.Draft202012Validator)

@@ -49,6 +49,10 @@ def test_override_keys_come_with_their_present_values(verb: str) -> None:
     assert offers(verb, "missing.yaml") == [""]  # the shell completes files
 
 
+def test_targets_of_up_complete_overrides_too() -> None:
+    assert offers("up", "slurm", "job.yaml", incomplete="cluster.num") == ["cluster.num_nodes=2"]
+
+
 def test_components_and_codes(cli: Any) -> None:
     Path("job.yaml").write_text(JOB)
     assert offers("explain", "job.yaml") == ["actor", "critic", "rollout"]

@@ -82,6 +82,18 @@ def test_write_keeps_components_that_the_profile_does_not_name(cli: Callable[...
     assert planned.components["logger"].nodes == [1]
 
 
+@pytest.mark.parametrize("override", [(), ("+cluster.component_placement.env=3",)])
+def test_write_keeps_a_rule_that_is_a_number_and_the_mode_of_the_file(
+    cli: Callable[..., Any], override: tuple[str, ...]
+) -> None:
+    rule = "" if override else "    env: 3\n"
+    Path("job.yaml").write_text(JOB.replace("    # the rest\n", rule))
+    Path("job.yaml").chmod(0o600)
+    done = cli(*ARGUMENTS[:2], *override, *ARGUMENTS[2:], "--write")
+    assert done.code == 0, done.err
+    assert (rule in Path("job.yaml").read_text(), Path("job.yaml").stat().st_mode & 0o777) == (True, 0o600)
+
+
 def test_an_arrangement_that_does_not_fit_is_not_replayed(cli: Callable[..., Any]) -> None:
     Path("profile.yaml").write_text(
         "{batch: 8, flow: {a: [], b: []}, components: {a: {seconds: {8: 9.0}}, b: {seconds: {8: 9.0}}}}"
@@ -186,7 +198,7 @@ def test_a_simulation_knows_the_node_groups_of_a_job(cli: Callable[..., Any]) ->
     [
         (("suggest", "job.yaml", "--profile", "profile.yaml"), 2, "which cluster?"),
         (("suggest", "job.yaml", "--profile", "nowhere.yaml", "--on", "2x8"), 1, "RC001"),
-        (("suggest", "job.yaml", "--profile", "profile.yaml", "--on", "1x2"), 3, "RP113"),
+        (("suggest", "job.yaml", "--profile", "profile.yaml", "--on", "2x1"), 3, "RP113"),
         (("simulate", "job.yaml", "--profile", "profile.yaml", "--on", "2x8"), 1, "is not JSON"),
         (
             ("simulate", "x.json", "--profile", "profile.yaml", "--on", "2x8", "--tail", "rolout=1"),
@@ -201,3 +213,31 @@ def test_mistakes(cli: Callable[..., Any], arguments: tuple[str, ...], code: int
     done = cli(*arguments)
     assert done.code == code
     assert words in done.err
+
+
+GROUPED = JOB.replace("num_nodes: 2", "num_nodes: 4\n  node_groups: [{label: a, node_ranks: 2-3}]")
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (GROUPED, ["RI108", "job.yaml:3:14"]),  # and not the node groups that follow from it
+        (JOB.replace("num_nodes: 2", "num_nods: 2"), ["RC101", "job.yaml:3:3"]),
+        (JOB.replace("    # the rest\n", "    env: 7-0\n"), ["RL102", "job.yaml:6:10"]),
+        ("trainer: {lr: 1}\n", ["RC102", "cluster"]),
+    ],
+)
+def test_mistakes_of_the_job_are_shown_at_their_place(
+    cli: Callable[..., Any], job: str, words: list[str]
+) -> None:
+    Path("job.yaml").write_text(job)
+    done = cli(*ARGUMENTS)
+    assert done.err.count("error[") == 1, done.err
+    assert [word for word in words if word not in done.err] == [], done.err
+
+
+def test_a_present_placement_that_does_not_fit_is_told_by_its_error(cli: Callable[..., Any]) -> None:
+    Path("job.yaml").write_text(JOB.replace("8-15", "80-95"))
+    done = cli(*ARGUMENTS[:-1], "3x8")  # a warning comes before the error: one node is not used
+    assert done.code == 0, done.err
+    assert "cannot be compared: rollout: accelerator 95 does not exist" in done.err, done.err

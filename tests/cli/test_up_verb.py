@@ -43,6 +43,27 @@ def test_a_job_that_does_not_say_how_many_nodes_waits_for_all_that_were_started(
     assert "roost up wait --nodes 3 --timeout 300 && roost launch job.yaml" in done.out
 
 
+def test_the_name_of_a_file_becomes_a_word(cli: Any) -> None:
+    Path("job.yaml").rename("my job.yaml")
+    assert "#SBATCH --job-name=my-job\n" in cli("up", "slurm", "my job.yaml", "--on", "2x8").out
+
+
+@pytest.mark.hydra
+def test_a_job_that_hydra_composes_is_launched_so(cli: Any) -> None:
+    Path("conf").mkdir()
+    Path("job.yaml").rename("conf/base.yaml")
+    Path("conf/main.yaml").write_text("defaults: [base, _self_]\n")
+    for words in (
+        ("conf/main.yaml", "--config-dir", "conf"),
+        ("--config-dir", "conf", "--config-name", "main"),
+    ):
+        done = cli("up", "hosts", *words, "cluster.num_nodes=2", "--on", "2x8", "--head", "h", "--json")
+        assert done.code == 0, done.err
+        assert done.data["run"].endswith(
+            "roost launch conf/main.yaml cluster.num_nodes=2 --config-dir conf --timeout 300"
+        )
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -59,6 +80,14 @@ def test_a_job_that_does_not_say_how_many_nodes_waits_for_all_that_were_started(
         (["kubernetes", "job.yaml", "--on", "2x8"], 2, "Missing option '--image'"),
         (["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--select", "a=b"], 2, "NAME=LABEL=VALUE"),
         (["hosts", "job.yaml", "--on", "2x8"], 2, "which address has node 0?"),
+        (["hosts", "-", "--on", "2x8", "--head", "h"], 2, "a pipe is gone by then"),
+        (["hosts", "job.yaml", "--plan", "/dev/fd/0", "--head", "h"], 2, "a pipe is gone by then"),
+        (["slurm", "job.yaml", "--on", "2x8", "--name", "a\nb"], 2, "use letters, digits"),
+        (
+            ["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--setup", "x"],
+            2,
+            "No such option '--setup'",
+        ),
         (["wait"], 2, "Missing option '--nodes'"),
         (["cloud"], 2, "No such command 'cloud'"),
     ],
@@ -82,6 +111,7 @@ def test_submitting(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     program.write_text('#!/bin/sh\necho "Submitted $1"\n')
     program.chmod(0o755)
     assert cli(*words).out == "Submitted job.sbatch\n"
+    assert cli(*words, "--json").data["submitted"] == "Submitted job.sbatch\n"
     program.write_text("#!/bin/sh\necho 'no such partition' >&2\nexit 1\n")
     done = cli(*words)
     assert done.code == 5

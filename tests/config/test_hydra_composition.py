@@ -282,6 +282,11 @@ def test_a_refused_composition(
     assert (finding.where.source, finding.where.line) == (source, line)
 
 
+@pytest.mark.parametrize("value", ["1,2", "[1"])
+def test_advice_about_quotes_survives_a_shell(value: str) -> None:
+    assert "\"key='a,b'\"" in refusal(project(PLAIN), f"cluster.num_nodes={value}").remedy
+
+
 def test_configs_that_multiply_are_bounded() -> None:
     doubling = {f"a{n}.yaml": f"defaults: [a{n + 1}@x, a{n + 1}@y]\n" for n in range(40)}
     finding = refusal(project({"config.yaml": "defaults: [a0]\n", "a40.yaml": "v: 1\n"} | doubling))

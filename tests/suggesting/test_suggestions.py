@@ -90,6 +90,20 @@ def test_all_problems_of_a_profile_have_their_place(tmp_path: Path) -> None:
     assert "^^^" in whole
 
 
+@pytest.mark.parametrize(
+    ("seconds", "help"),
+    [
+        ({0: 1.0}, "write a number from 1 to 9999999"),
+        ({99999999999: 1.0}, "write a number from 1 to 9999999"),
+        ({4: 1e-320}, "it must be at least 0.000000001"),
+    ],
+)
+def test_sizes_and_seconds_out_of_range(seconds: dict[int, float], help: str) -> None:
+    profile = {"batch": 1, "flow": {"a": []}, "components": {"a": {"seconds": seconds}}}
+    with pytest.raises(roost.ConfigurationError, match=help):
+        read_profile(profile)
+
+
 def test_interpolation_is_linear_in_throughput_and_never_slower() -> None:
     profile = {
         "batch": 1,
@@ -116,7 +130,7 @@ def test_a_profile_with_and_without_groups_needs_the_groups_named() -> None:
         "flow": {"x": [], "y": []},
         "components": {"x": {"seconds": {"a": {8: 1.0}}}, "y": {"seconds": {8: 1.0}}},
     }
-    with pytest.raises(roost.ConfigurationError, match="overlap"):
+    with pytest.raises(roost.ConfigurationError, match=r"overlap(.|\n)*write --groups a;"):
         roost.suggest(profile, inventory)
     assert roost.suggest(profile, inventory, groups="a").seconds == 2.0
 

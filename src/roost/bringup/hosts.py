@@ -27,17 +27,23 @@ def host_lines(start: JobStart, head: str, port: int) -> tuple[HostLine, ...]:
     )
 
 
+def endpoint(head: str, port: int) -> str:
+    return f"[{head}]:{port}" if ":" in head else f"{head}:{port}"
+
+
 def _command(start: JobStart, rank: int, head: str, port: int) -> str:
     shape = start.shape_of(start.nodes[rank])
     variables = {"ROOST_NODE_RANK": str(rank), **node_variables(shape, start.declare)}
     set_here = "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items())
-    where = f"--head --node-ip-address={head} --port={port}" if rank == 0 else f"--address={head}:{port}"
+    where = (
+        f"--head --node-ip-address={head} --port={port}" if rank == 0 else f"--address={endpoint(head, port)}"
+    )
     return f"{set_here}{TOKEN} ray start {where}{options_text(ray_resources(shape, start.declare))}"
 
 
 def run_line(start: JobStart, head: str, port: int) -> str:
     """The last command, on node 0."""
-    set_here = f"RAY_ADDRESS={head}:{port} {TOKEN}"
+    set_here = f"RAY_ADDRESS={endpoint(head, port)} {TOKEN}"
     if start.waits:
         return f"{set_here} {start.command}"
     return f"export {set_here}; {start.waiting_command}"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from roost.config.document import Document
-from roost.errors import ConfigurationError
+from roost.config.job import read_job
+from roost.config.placement_editing import other_rules, with_rules
+from roost.engine.connection.embedded import own_cluster_address
+from roost.errors import ClusterError, ConfigurationError, error_for, errors_in
 from roost.inventory.inventory import Inventory
+from roost.planning.compiler import fitted
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.model_parallel import ModelParallelComponentPlacement
 
@@ -53,14 +58,28 @@ def chosen_inventory(on: str | None, inventory: str | None) -> Inventory | None:
         raise click.BadParameter(f"{problem.what}; {problem.remedy}", param_hint="--on") from None
 
 
-def as_the_job_groups_it(inventory: Inventory, document: Document) -> Inventory:
-    """The nodes that a job uses, in the node groups that it defines."""
-    section = document.data.get("cluster")
-    cluster = section if isinstance(section, dict) else {}
-    nodes, groups = cluster.get("num_nodes"), cluster.get("node_groups")
-    if isinstance(nodes, int):
-        inventory = inventory.limited(nodes)
-    return inventory.grouped(groups) if groups else inventory
+def as_the_job_groups_it(inventory: Inventory, document: Document, profiled: Iterable[str]) -> Inventory:
+    """The nodes that a job uses, in the node groups that it defines. Raises the job's problems.
+
+    The present placement of profiled components is not read: they get another one.
+    """
+    if isinstance(document.data.get("cluster"), dict):
+        document = placed_anew(document, dict.fromkeys(profiled, "0"))
+    job, findings = read_job(document, there=inventory.groups)
+    found: Inventory | None = None
+    if not errors_in(findings):
+        found, more = fitted(job, inventory)
+        findings += more
+    if found is None or errors_in(findings):
+        raise error_for(findings)
+    return found
+
+
+def placed_anew(document: Document, placement: Mapping[str, Any]) -> Document:
+    """A job with this placement in place of its layout and of its own rules for the same components."""
+    placed = with_rules(document, {**other_rules(document, placement), **placement})
+    placed.data["cluster"].pop("layout", None)
+    return placed
 
 
 def placement_class(model_parallel: bool) -> type[ComponentPlacement]:
@@ -69,6 +88,13 @@ def placement_class(model_parallel: bool) -> type[ComponentPlacement]:
 
 def live_snapshot() -> ClusterSnapshot:
     """The nodes of the Ray that RAY_ADDRESS names, or of one that this user runs here, and who holds accelerators."""
+    if not os.environ.get("RAY_ADDRESS") and own_cluster_address() is None:
+        raise ClusterError(
+            code="RE101",
+            what="there is no Ray to look at",
+            why="RAY_ADDRESS is not set, and this user runs no Ray on this machine",
+            remedy="set RAY_ADDRESS, or name a cluster with --on 4x8",
+        )
     from roost.engine.reservation.cluster_snapshot import take_snapshot
 
     return take_snapshot()

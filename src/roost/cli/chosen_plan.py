@@ -15,7 +15,7 @@ from roost.errors import ConfigurationError, error_for, errors_in
 from roost.inventory.inventory import Inventory
 from roost.planning.checks import idle
 from roost.planning.plan import Plan
-from roost.planning.plan_files import MAX_BYTES
+from roost.planning.plan_files import MAX_BYTES, load_plan, read_plan
 from roost.planning.planner import plan
 from roost.planning.preflight import Holder, availability
 from roost.secret_names import hide_rest
@@ -54,12 +54,19 @@ class ClusterChoice:
 
 
 def is_saved_plan(file: JobFile) -> bool:
-    """Whether a file holds a saved plan, and not a job: a job has no `format_version`. A pipe is always a job."""
+    """Whether a file holds a saved plan, and not a job: a job has no `format_version`."""
     try:
-        text = "" if is_pipe(file.path) else read_text(file.path, MAX_BYTES)
+        # What has come from a pipe cannot be read again, so that error is raised here.
+        text = file.text if is_pipe(file.path) else read_text(file.path, MAX_BYTES)
     except ConfigurationError:
+        if is_pipe(file.path):
+            raise
         return False  # whoever reads it says why it cannot be read
     return text.lstrip().startswith("{") and '"format_version"' in text
+
+
+def saved_plan(file: JobFile) -> Plan:
+    return read_plan(file.text, str(file)) if is_pipe(file.path) else load_plan(file.path)
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:

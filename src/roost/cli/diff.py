@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from roost.cli.chosen_cluster import cluster_options, live_option, live_snapshot
-from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan
+from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan, saved_plan
 from roost.cli.ending import DIFFERENT, FINE, FORMAT_VERSION, emit, emit_json, located, refused, tell_findings
 from roost.cli.shell_completion import complete_override
 from roost.config.document import JobFile
@@ -16,7 +16,6 @@ from roost.errors import Finding, RoostError
 from roost.inventory.inventory import Inventory
 from roost.planning.differences import Differences, cluster_differences, plan_differences
 from roost.planning.plan import Plan
-from roost.planning.plan_files import load_plan
 from roost.planning.preflight import availability
 from roost.views.difference_text import render_differences
 
@@ -110,7 +109,7 @@ def _read(
 ) -> Plan:
     try:
         if is_saved_plan(file):
-            return load_plan(file.path)
+            return saved_plan(file)
         return where.planned(file, overrides, otherwise)[0]
     except RoostError as error:
         raise type(error)(*located(error.findings, str(file))) from None

@@ -9,6 +9,7 @@ import click
 
 from roost.cli.chosen_cluster import live_option
 from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, emit_json, tell, wants_colour
+from roost.cli.running_job import named_or_own
 from roost.engine.health.diagnosis import diagnose_cluster, diagnose_machine
 from roost.engine.health.machine_facts import MachineFacts
 from roost.engine.health.machine_inspection import inspect_machine
@@ -30,7 +31,7 @@ def command(address: str | None, live: bool, as_json: bool) -> int:
     if live or address is not None:
         from roost.engine.operating.cluster_inspection import inspect_cluster
 
-        cluster = inspect_cluster(address)
+        cluster = inspect_cluster(named_or_own(address))
         checked = [(one.machine, one.is_head) for one in cluster.nodes]
         findings = [*cluster.findings, *diagnose_cluster(cluster.nodes)]
         subject = f"{counted(len(checked), 'node')} of the Ray at {cluster.address}"

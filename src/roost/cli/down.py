@@ -8,7 +8,7 @@ import click
 
 from roost.cli.chosen_process import job_argument
 from roost.cli.ending import FAILED, FINE, FORMAT_VERSION, emit_json, tell, tell_findings
-from roost.cli.running_job import address_option
+from roost.cli.running_job import address_for, address_option
 from roost.errors import Finding, JobEnded, counted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(job: str, address: str | None, grace: float, timeout: float, force: 
     from roost.engine.operating.taking_down import TakingDown
 
     try:
-        reached = JobAccess(job, address)
+        reached = JobAccess(job, address_for(address, job))
     except JobEnded as error:  # its Ray is gone, and nothing of the job can be left
         tell(error.findings[0].what)
         if as_json:

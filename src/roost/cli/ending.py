@@ -33,8 +33,8 @@ FORMAT_VERSION = 1  # of the output of --json; a plan has a version of its own
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
 
-def guarded(run: Callable[[], object]) -> int:
-    """Run a verb and return its exit code, whatever it raises."""
+def guarded(run: Callable[[], object], as_json: bool = False) -> int:
+    """Run a verb and return its exit code, whatever it raises. Findings are also printed as JSON if that was asked."""
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -43,8 +43,7 @@ def guarded(run: Callable[[], object]) -> int:
         code = run()
         return code if isinstance(code, int) else FINE
     except RoostError as error:
-        tell_findings(error.findings)
-        return code_of(error)
+        return _reported(error.findings, code_of(error), as_json)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -60,8 +59,8 @@ def guarded(run: Callable[[], object]) -> int:
             return FOUND
         if isinstance(error, ModuleNotFoundError) and error.name == "ray":
             remedy = "pip install 'ray[default]>=2.49'"
-            tell_findings([Finding(code="RE102", what="Ray is not installed here", remedy=remedy)])
-            return UNREACHABLE
+            missing = Finding(code="RE102", what="Ray is not installed here", remedy=remedy)
+            return _reported([missing], UNREACHABLE, as_json)
         tell(f"roost has a bug: {type(error).__name__} in {_place(error)}")
         if os.environ.get("ROOST_DEBUG") == "1":
             tell("".join(traceback.format_exception(error)).rstrip())
@@ -94,11 +93,15 @@ def code_for(findings: Sequence[Finding], on_a_cluster: bool = True) -> int:
 
 def refused(error: RoostError, file: str, as_json: bool) -> int:
     """Report an error about a file, and return its exit code."""
-    findings = located(error.findings, file)
-    if as_json:
-        emit_json({"format_version": FORMAT_VERSION, "findings": [one.to_dict() for one in findings]})
+    return _reported(located(error.findings, file), code_of(error), as_json)
+
+
+def _reported(findings: Sequence[Finding], code: int, as_json: bool) -> int:
+    if as_json:  # on one line, as some verbs print a line for each thing
+        data = {"format_version": FORMAT_VERSION, "findings": [one.to_dict() for one in findings]}
+        emit(json.dumps(data) + "\n")
     tell_findings(findings)
-    return code_of(error)
+    return code
 
 
 def located(findings: Sequence[Finding], file: str) -> list[Finding]:

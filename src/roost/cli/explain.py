@@ -10,7 +10,7 @@ import click
 
 from roost.cli.chosen_cluster import cluster_options, live_option
 from roost.cli.chosen_job import job_arguments
-from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan
+from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan, saved_plan
 from roost.cli.code_pages import code_page, render_code_page
 from roost.cli.ending import FINE, FORMAT_VERSION, emit, emit_json, refused
 from roost.cli.shell_completion import complete_explained
@@ -19,7 +19,6 @@ from roost.config.job import Job, read_job
 from roost.errors import CODES, RoostError, nearest
 from roost.planning.explanation import explain
 from roost.planning.plan import Plan
-from roost.planning.plan_files import load_plan
 from roost.views.explanation_text import render_explanation
 
 _CODE = re.compile(r"[A-Za-z]{2}\d{3}", re.ASCII)
@@ -60,9 +59,9 @@ def command(
     try:
         plan, job = _read(config, overrides, where)
         world_size = plan.component(name).world_size
-        rank = int(number[:12]) if number else None
+        rank = int(number.lstrip("0")[:12] or 0) if number else None
         if rank is not None and rank >= world_size:
-            raise click.UsageError(f"{name} has ranks 0-{world_size - 1}, and no {number[:12]}.")
+            raise click.UsageError(f"{name} has ranks 0-{world_size - 1}, and no {rank}.")
         found = explain(plan, name, rank, job)
     except RoostError as error:
         return refused(error, str(config), as_json)
@@ -81,7 +80,7 @@ def _read(file: JobFile, overrides: tuple[str, ...], where: ClusterChoice) -> tu
         return where.planned(file, overrides)[0], read_job(file, overrides)[0]
     if overrides or where.is_given:
         raise click.UsageError(f"{file} is a saved plan, which is placed already: no cluster, no overrides.")
-    return load_plan(file.path), None
+    return saved_plan(file), None
 
 
 def _explain_code(code: str, as_json: bool) -> int:

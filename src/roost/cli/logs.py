@@ -9,7 +9,7 @@ import click
 
 from roost.cli.chosen_process import Target, described, target_argument
 from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, tell, tell_findings, wants_colour
-from roost.cli.running_job import address_option
+from roost.cli.running_job import address_for, address_option
 from roost.views.process_text import log_text
 
 
@@ -35,7 +35,7 @@ def command(
     from roost.engine.operating.job_access import JobAccess
     from roost.engine.operating.job_logs import STREAMS, JobLogs
 
-    with JobAccess(target.job, address) as job:
+    with JobAccess(target.job, address_for(address, target.job)) as job:
         known = job.processes()
         target.check(known)
         if not job.running:

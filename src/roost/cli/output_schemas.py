@@ -95,6 +95,12 @@ class SuggestOutput(Output):
     findings: list[SavedFinding]
 
 
+class ProfileOutput(Output):
+    """The last line; the driver may print others."""
+
+    profile: dict[str, Any]
+
+
 class SimulatedActivity(Printed):
     component: str
     start: float
@@ -237,6 +243,36 @@ class DoctorOutput(Output):
     findings: list[SavedFinding]
 
 
+class UpOutput(Output):
+    plan: str
+    submitted: str = ""  # what sbatch or kubectl printed
+
+
+class SlurmOutput(UpOutput):
+    nodes: int
+    text: str
+
+
+class KubernetesOutput(UpOutput):
+    manifest: dict[str, Any]
+
+
+class PrintedHost(Printed):
+    rank: int
+    host: str
+    command: str
+
+
+class HostsOutput(UpOutput):
+    address: str
+    nodes: list[PrintedHost]
+    run: str
+
+
+class WaitOutput(Output):
+    nodes: int
+
+
 class EmbeddedOutput(Output):
     address: str
 
@@ -247,15 +283,17 @@ OUTPUTS: dict[str, Any] = {
     "validate": ValidateOutput,
     "explain": ExplainedProcess | ExplainedCode | RefusedOutput,
     "diff": DiffOutput | RefusedOutput,
+    "profile": ProfileOutput | RefusedOutput,
     "suggest": SuggestOutput | RefusedOutput,
-    "simulate": SimulateOutput,
+    "simulate": SimulateOutput | RefusedOutput,
     "launch": LaunchOutput,
     "status": StatusOutput | RefusedOutput,
-    "logs": LoggedLine,
-    "stacks": StacksOutput,
-    "down": DownOutput,
-    "doctor": DoctorOutput,
-    "embedded": EmbeddedOutput,
+    "logs": LoggedLine | RefusedOutput,
+    "stacks": StacksOutput | RefusedOutput,
+    "down": DownOutput | RefusedOutput,
+    "up": SlurmOutput | KubernetesOutput | HostsOutput | WaitOutput | RefusedOutput,
+    "doctor": DoctorOutput | RefusedOutput,
+    "embedded": EmbeddedOutput | RefusedOutput,
 }
 
 

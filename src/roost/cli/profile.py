@@ -6,8 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from statistics import median
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,25 +15,34 @@ import yaml
 from roost.cli.chosen_cluster import check_one, chosen_inventory, live_snapshot
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
-from roost.cli.ending import FINE, emit, refused, tell
+from roost.cli.ending import FINE, FORMAT_VERSION, emit, refused, tell
 from roost.cli.interrupts import interrupts
 from roost.cli.launch import LaunchOptions, prepared, run_job
 from roost.cli.plan_output import check_files
-from roost.config.document import Document, JobFile, load
+from roost.config.document import Document, JobFile, as_written
+from roost.config.job import Job, read_job
+from roost.config.placement_editing import rules_of, with_rules
+from roost.config.plain_data import plain_mapping
+from roost.config.program import driver_config
 from roost.engine.cluster_options import wants_inline
 from roost.engine.connection.embedded import embedded
 from roost.engine.run import Run
 from roost.engine.run_measures import iterations_of, seconds_of
-from roost.errors import ConfigurationError, RoostError, nearest
-from roost.inventory.inventory import Inventory
+from roost.errors import ConfigurationError, RoostError, error_for, errors_in, nearest
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.files import write_file
+from roost.planning.plan import Plan
 from roost.planning.planner import plan
+from roost.suggesting.measured_profile import (
+    SECTION,
+    Measured,
+    about,
+    by_group,
+    earlier_profile,
+    merged_profile,
+    read_section,
+)
 from roost.suggesting.profile import read_profile
-
-SECTION = "profile"
-_OWN = ("calls",)  # keys of a component that say how to measure it
-Measured = dict[str, dict[int, list[float]]]  # by component and size; size 0: it needs no accelerator
 
 
 @click.command("profile")
@@ -54,9 +62,10 @@ Measured = dict[str, dict[int, list[float]]]  # by component and size; size 0: i
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Write the profile there; sizes it has are kept.",
+    help="Write the profile there after each run; what it has is kept.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0, metavar="SECONDS")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile as a last line of JSON.")
 def command(
     config: JobFile,
     overrides: tuple[str, ...],
@@ -65,6 +74,7 @@ def command(
     live: bool,
     output: str | None,
     timeout: float,
+    as_json: bool,
 ) -> int:
     """Run a job briefly at several sizes, and merge what was measured into a profile for `roost suggest`.
 
@@ -83,48 +93,58 @@ def command(
     ]
     with interrupts() as signals, ExitStack() as started:
         try:
-            document = load(config, overrides)
-            section = _section(document)
-            measured, widths = _earlier(output), dict[str, int]()
+            inline, address = wants_inline(None), None
+            options = LaunchOptions(
+                config=config,
+                overrides=overrides,
+                on=on if inline else None,
+                address=None,
+                plan_file=None,
+                model_parallel=False,
+                skip=(),
+                job=None,
+                timeout=timeout,
+                as_json=False,
+            )
+            job, problems = read_job(config, overrides)
+            if errors_in(problems):
+                raise error_for(problems)
+            section = read_section(job.document, job.rules)
+            measuring = _Measuring(job, section, earlier_profile(output), output)
+            measuring.check_names(asked)
             shape = chosen_inventory(on, None)
             where = live_snapshot().inventory if shape is None else shape
-            placings = [_placing(document, sizes_now, section, where) for sizes_now in runs]
-            inline, address = wants_inline(None), None
+            present = plan(job.document, where)
+            measuring.check(present, asked)
+            # Everything is planned before anything runs: a mistake in the last size would cost the others.
+            written = as_written(config, overrides)
+            placed = [_placed(written, job, present, sizes_now, section) for sizes_now in runs]
+            plans = [plan(document, where) for document in placed]
+            ready = prepared(options)
             if shape is not None and not inline:
                 tell(f"starting an embedded Ray: {shape}")
                 address = started.enter_context(embedded(shape))
-            for sizes_now, placing in zip(runs, placings, strict=True):
-                options = LaunchOptions(
-                    config=config,
-                    overrides=(*overrides, placing),
-                    on=on if inline else None,
-                    address=address,
-                    plan_file=None,
-                    model_parallel=False,
-                    skip=(),
-                    job=None,
-                    timeout=timeout,
-                    as_json=False,
-                )
+            for sizes_now, document, planned in zip(runs, placed, plans, strict=True):
                 tell(f"measuring {', '.join(f'{name} at {size}' for name, size in sizes_now.items())}")
-                run_job(
-                    prepared(options),
-                    options,
-                    signals,
-                    {},
-                    lambda run: _measure(run, section, measured, widths),
+                this = replace(
+                    ready,
+                    document=document,
+                    driver_config=driver_config(document),
+                    plan=planned if inline else None,
                 )
+                run_job(this, replace(options, address=address), signals, {}, measuring.measure)
                 signals.ending = False
-            text = _text(section, measured, widths)
-            read_profile(yaml.safe_load(text))  # `suggest` must be able to read it
-            if output is not None:
-                write_file(output, text, private=False)
-                tell(f"saved to {output}")
+                profile = {SECTION: measuring.profile()}
+                read_profile(profile)  # `suggest` must be able to read it
+                text = yaml.safe_dump(profile, sort_keys=False, default_flow_style=None)
+                if output is not None:
+                    write_file(output, text, private=False)
+                    tell(f"saved to {output}")
         except RoostError as error:
-            return refused(error, str(config), as_json=False)
+            return refused(error, str(config), as_json)
         except KeyboardInterrupt:
             return signals.exit_code
-    emit(text)
+    emit(json.dumps({"format_version": FORMAT_VERSION, **profile}) + "\n" if as_json else text)
     return FINE
 
 
@@ -139,30 +159,11 @@ def _sizes(written: tuple[str, ...]) -> dict[str, list[int]]:
     return found
 
 
-def _section(document: Document) -> dict[str, Any]:
-    """What the job file says about measuring it. The rest of its form is checked with the finished profile."""
-    section = document.data.get(SECTION)
-    iteration = section.get("iteration") if isinstance(section, dict) else None
-    if not isinstance(section, dict) or not isinstance(iteration, str) or iteration.count(".") != 1:
-        raise ConfigurationError(
-            code="RF105",
-            what="the job does not say what an iteration is",
-            remedy="write `profile: {iteration: actor.train, batch: 512, flow: {...}}`: a call that each iteration has once",
-        )
-    return section
-
-
-def _placing(
-    document: Document, chosen: Mapping[str, int], section: Mapping[str, Any], where: Inventory
-) -> str:
-    """An override of the placement that gives components these sizes, each from its first resource on."""
-    written = document.data["cluster"]["component_placement"]
-    rules = {name.strip(): rule for names, rule in written.items() for name in names.split(",")}
-    for name in chosen:
-        if name not in rules:
-            what, remedy = f"there is no component {name!r} to measure", nearest(name, rules)
-            raise ConfigurationError(code="RF105", what=what, remedy=remedy)
-    present = plan(document, where)
+def _placed(
+    written: Document, job: Job, present: Plan, chosen: Mapping[str, int], section: Mapping[str, Any]
+) -> Document:
+    """The job with a placement that gives components these sizes, each from its first resource on."""
+    rules = rules_of(job.document)
     for name, size in chosen.items():
         rule = rules[name] if isinstance(rules[name], dict) else {"placement": rules[name]}
         first = re.match(r"\s*(\d*)", str(rule["placement"]))
@@ -177,12 +178,12 @@ def _placing(
         else:
             placed = f"{start}-{start + size - 1}:0-{size // width - 1}"
         rules[name] = {**rule, "placement": placed}
-    return f"cluster.component_placement={json.dumps(rules)}"
+    return with_rules(written, rules)
 
 
 def _width(section: Mapping[str, Any], planned: ComponentPlan) -> int:
     """The accelerators of a process: what the section says, or what the job's placement gives it."""
-    said = _about(section, planned.name).get("accelerators_per_process")
+    said = about(section, planned.name).get("accelerators_per_process")
     return int(
         said
         if said is not None
@@ -190,52 +191,61 @@ def _width(section: Mapping[str, Any], planned: ComponentPlan) -> int:
     )
 
 
-def _about(section: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return dict((section.get("components") or {}).get(name) or {})
+class _Measuring:
+    """Collects the measurements of several runs."""
 
+    def __init__(
+        self, job: Job, section: Mapping[str, Any], earlier: Mapping[str, Any], output: str | None
+    ) -> None:
+        self.job, self.section, self.earlier, self.output = job, section, earlier, output
+        self.measured: Measured = {}
+        self.widths: dict[str, int] = {}
+        self.groups = {name: rule.labels[0] for name, rule in job.rules.items() if len(rule.labels) == 1}
 
-def _measure(run: Run, section: Mapping[str, Any], measured: Measured, widths: dict[str, int]) -> None:
-    record = run.record()
-    component, method = section["iteration"].split(".")
-    iterations = iterations_of(record, component, method)
-    if iterations is None:
-        what = f"too few calls of {section['iteration']} to measure an iteration"
-        raise ConfigurationError(code="RF105", what=what, remedy="let the driver make more iterations")
-    tell(f"an iteration takes {iterations.seconds:.4g} s")
-    for name, part in record.plan.components.items():
-        widths[name] = _width(section, part)
-        seconds = seconds_of(record, name, iterations, _about(section, name).get("calls", ()))
-        if seconds is not None:
-            devices = {
-                (place.cluster_node_rank, device)
-                for place in part.members
-                if place.holds_accelerators
-                for device in place.hardware
-            }
-            measured.setdefault(name, {}).setdefault(len(devices), []).append(seconds)
-            tell(f"  {name} at {len(devices)}: {seconds:.4g} s")
+    def check_names(self, asked: Mapping[str, Any]) -> None:
+        """Refuse components that the job does not place, or whose sizes the earlier profile could not take."""
+        for name in asked:
+            if name not in self.job.rules:
+                what, remedy = f"there is no component {name!r} to measure", nearest(name, self.job.rules)
+                raise ConfigurationError(code="RF105", what=what, remedy=remedy)
+            if by_group(self.earlier, name) and name not in self.groups:
+                what = f"{self.output} has the seconds of {name} by node group, and the job names no group for it"
+                remedy = "write its node_group under component_placement, or the profile to another file"
+                raise ConfigurationError(code="RF105", what=what, remedy=remedy)
 
+    def check(self, present: Plan, asked: Mapping[str, Any]) -> None:
+        """Refuse a section of which no profile could be made, whatever is measured."""
+        parts = [part for name, part in present.components.items() if name in {*asked, *self.section["flow"]}]
+        widths = {part.name: _width(self.section, part) for part in parts}
+        made = {
+            part.name: {widths[part.name] if part.members[0].holds_accelerators else 0: [1.0]}
+            for part in parts
+        }
+        trial = merged_profile(self.section, self.earlier, made, widths, self.groups)
+        document = self.job.document
+        data = plain_mapping({SECTION: trial}, (SECTION,), (SECTION,))
+        read_profile(Document(data, document.name, document.positions))
 
-def _earlier(path: str | None) -> Measured:
-    """The measurements of a profile that is there already."""
-    if path is None or not Path(path).exists():
-        return {}
-    found: Measured = {}
-    for name, part in read_profile(path).components.items():
-        if part.measured:
-            found[name] = {size: [seconds] for size, seconds in part.measured.get("", {}).items()}
-    return found
+    def measure(self, run: Run) -> None:
+        record, called = run.record(), self.section["iteration"]
+        component, method = called.split(".")
+        iterations = iterations_of(record, component, method)
+        if iterations is None:
+            what = f"too few calls of {called} to measure an iteration"
+            raise ConfigurationError(code="RF105", what=what, remedy="let the driver make more iterations")
+        tell(f"an iteration takes {iterations.seconds:.4g} s")
+        for name, part in record.plan.components.items():
+            self.widths[name] = _width(self.section, part)
+            seconds = seconds_of(record, name, iterations, about(self.section, name).get("calls", ()))
+            if seconds is not None:
+                devices = {
+                    (place.cluster_node_rank, device)
+                    for place in part.members
+                    if place.holds_accelerators
+                    for device in place.hardware
+                }
+                self.measured.setdefault(name, {}).setdefault(len(devices), []).append(seconds)
+                tell(f"  {name} at {len(devices)}: {seconds:.4g} s")
 
-
-def _text(section: Mapping[str, Any], measured: Measured, widths: Mapping[str, int]) -> str:
-    """The profile as YAML. Of several measurements of one size the middle one counts."""
-    components = {}
-    for name, sizes in measured.items():
-        about = {key: value for key, value in _about(section, name).items() if key not in _OWN}
-        rounded = {size: float(f"{median(times):.4g}") for size, times in sorted(sizes.items())}
-        wide = {"accelerators_per_process": widths[name]} if widths.get(name, 1) > 1 else {}
-        components[name] = {"seconds": rounded.get(0, rounded), **wide, **about}
-    kept = {key: value for key, value in section.items() if key not in ("iteration", "components")}
-    return yaml.safe_dump(
-        {SECTION: {**kept, "components": components}}, sort_keys=False, default_flow_style=None
-    )
+    def profile(self) -> dict[str, Any]:
+        return merged_profile(self.section, self.earlier, self.measured, self.widths, self.groups)

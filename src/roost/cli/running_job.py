@@ -14,6 +14,7 @@ from roost.cli.ending import UNREACHABLE, tell_findings
 from roost.config.fields import NAME
 from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.job.job_address import address_of, latest_address
+from roost.engine.job.job_folder import past_jobs, read_processes
 from roost.errors import ClusterError, Finding
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,12 +30,33 @@ address_option = click.option(
 def chosen_address(address: str | None, job: str | None) -> str | None:
     """The Ray that the option or RAY_ADDRESS names, else where the job runs; None when there is none.
 
-    Without a job: this user's own Ray, else an embedded one on which a job was started last.
+    Without a job, or for one that this machine does not know: this user's own Ray, else an embedded one on which a job
+    was started last.
     """
     named = address or os.environ.get("RAY_ADDRESS")
-    if job is None:
+    if job is None or not _is_known(job):
         return named or own_cluster_address() or latest_address()
-    return named or (address_of(job) if NAME.fullmatch(job) else None) or own_cluster_address()
+    return named or address_of(job) or own_cluster_address()
+
+
+def _is_known(job: str) -> bool:
+    return bool(NAME.fullmatch(job)) and (job in past_jobs() or read_processes(job) is not None)
+
+
+def address_for(address: str | None, job: str) -> str | None:
+    """The address to open a job with; None for a job of this machine whose Ray is gone. Raises if there is no Ray."""
+    found = chosen_address(address, job)
+    if found is None and not _is_known(job):
+        raise no_ray()
+    return found
+
+
+def named_or_own(address: str | None) -> str:
+    """The Ray that the option or RAY_ADDRESS names, else this user's own. Raises if there is none."""
+    found = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
+    if not found:
+        raise no_ray()
+    return found
 
 
 def no_ray() -> ClusterError:

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from roost.cli.chosen_cluster import as_the_job_groups_it, chosen_inventory
-from roost.cli.ending import FINE, FORMAT_VERSION, code_of, emit, emit_json, is_ascii, tell_findings, width_of
+from roost.cli.ending import FINE, FORMAT_VERSION, emit, emit_json, is_ascii, width_of
 from roost.cli.item_tails import read_tails, tail_option
 from roost.config.document import JobFile, load
 from roost.config.plain_data import read_json
 from roost.config.text_files import read_text
 from roost.config.yaml_text import MAX_BYTES
-from roost.errors import ConfigurationError, RoostError
+from roost.errors import ConfigurationError
 from roost.suggesting.arrangement import Arrangement, read_arrangement
 from roost.suggesting.checker import Checker
 from roost.suggesting.problem import pose
@@ -59,22 +59,18 @@ def command(
     where = chosen_inventory(on, inventory)
     if where is None:
         raise click.UsageError("which cluster? Say it with --on 4x8 or with --inventory FILE.")
-    try:
-        if job is not None:
-            where = as_the_job_groups_it(where, load(JobFile(job)))
-        read = read_profile(profile)
-        lengths = read_tails(tails, list(read.components))
-        problem = pose(read, where, groups)
-        tree = _read(arrangement)
-        checker, data = Checker(problem), tree.to_dict()
-        wrong = list(checker.problems(data)) or list(checker.overflows(checker.state(data)))
-        if wrong:
-            remedy = "give the profile and the cluster that it was made for"
-            raise ConfigurationError(code="RS105", what=f"{arrangement}: {wrong[0]}", remedy=remedy)
-        done = simulate(tree, problem, tails=lengths, seed=seed, most_stale=max_staleness)
-    except RoostError as error:
-        tell_findings(error.findings)
-        return code_of(error)
+    read = read_profile(profile)
+    if job is not None:
+        where = as_the_job_groups_it(where, load(JobFile(job)), read.components)
+    lengths = read_tails(tails, list(read.components))
+    problem = pose(read, where, groups)
+    tree = _read(arrangement)
+    checker, data = Checker(problem), tree.to_dict()
+    wrong = list(checker.problems(data)) or list(checker.overflows(checker.state(data)))
+    if wrong:
+        remedy = "give the profile and the cluster that it was made for"
+        raise ConfigurationError(code="RS105", what=f"{arrangement}: {wrong[0]}", remedy=remedy)
+    done = simulate(tree, problem, tails=lengths, seed=seed, most_stale=max_staleness)
     if as_json:
         emit_json({"format_version": FORMAT_VERSION, **_as_dict(done)})
         return FINE

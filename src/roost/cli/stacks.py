@@ -9,7 +9,7 @@ import click
 
 from roost.cli.chosen_process import Target, described, target_argument
 from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, emit_json, tell_findings, wants_colour
-from roost.cli.running_job import address_option
+from roost.cli.running_job import address_for, address_option
 from roost.errors import ClusterError, Finding
 from roost.views.process_text import stacks_text
 
@@ -28,7 +28,7 @@ def command(target: Target, address: str | None, show_all: bool, as_json: bool) 
     from roost.engine.operating.job_access import JobAccess
     from roost.engine.operating.job_stacks import DRIVER, driver_of, job_stacks
 
-    with JobAccess(target.job, address) as job:
+    with JobAccess(target.job, address_for(address, target.job)) as job:
         if not job.running:
             raise ClusterError(
                 code="RE106",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from roost.cli.chosen_cluster import (
     chosen_inventory,
     live_option,
     live_snapshot,
+    placed_anew,
 )
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
@@ -34,7 +34,7 @@ from roost.cli.plan_output import check_files, drawn
 from roost.config.document import JobFile, load, parse
 from roost.config.placement_editing import with_placement
 from roost.config.text_files import is_pipe
-from roost.errors import ConfigurationError, RoostError
+from roost.errors import ConfigurationError, RoostError, errors_in
 from roost.inventory.inventory import Inventory
 from roost.planning.files import write_file
 from roost.planning.plan import Plan
@@ -56,7 +56,9 @@ from roost.views.suggestion_views import SuggestionReport, render_suggestion, su
 @click.option("--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file.")
 @live_option
 @click.option(
-    "--groups", metavar="A,B", help="The node groups to use; default: the profile's, or the whole cluster."
+    "--groups",
+    metavar="A,B",
+    help="The node groups to use; default: those of the profile, and the whole cluster if a component has none there.",
 )
 @tail_option
 @click.option(
@@ -101,7 +103,7 @@ def command(
         there_now = live_snapshot() if live else None
         where = there_now.inventory if there_now else chosen_inventory(on, inventory)
         assert where is not None
-        there = as_the_job_groups_it(where, document)
+        there = as_the_job_groups_it(where, document, read.components)
         suggestion = suggest(read, there, groups=groups, present=_present(document, where, cluster))
         replays = suggestion.replays(lengths)
         if by_replay:
@@ -116,10 +118,7 @@ def command(
             tails=lengths,
             worth=suggestion.worth_measuring(),
         )
-        placement = {**_others(cluster, read.components), **suggestion.placement}
-        placed: dict[str, Any] = {**document.data, "cluster": {**cluster, "component_placement": placement}}
-        placed["cluster"].pop("layout", None)
-        planned = plan(placed, where)
+        planned = plan(placed_anew(document, suggestion.placement), where)
         held = availability(planned, None, there_now.holders if there_now else ())
         if write and cluster.get("layout") is not None:
             what = "the placement cannot be written into a job that has a cluster.layout"
@@ -130,7 +129,8 @@ def command(
             write_file(html, suggestion_page(report), private=False)
         if write:
             text = JobFile(config).text  # as it is now
-            write_file(config, with_placement(text, parse(text, str(config)), placement), private=False)
+            new = with_placement(text, parse(text, str(config)), suggestion.placement)
+            write_file(config, new, private=False)
     except RoostError as error:
         return refused(error, str(config), as_json)
     if as_json:
@@ -150,17 +150,6 @@ def command(
     return code_for(held)
 
 
-def _others(cluster: dict[str, Any], profiled: Iterable[str]) -> dict[str, Any]:
-    """The rules of components that the profile does not name, which stay as they are."""
-    rules = cluster.get("component_placement")
-    kept: dict[str, Any] = {}
-    for key, rule in rules.items() if isinstance(rules, dict) else ():
-        names = [name.strip() for name in str(key).split(",")]
-        if others := [name for name in names if name not in set(profiled)]:
-            kept[str(key) if others == names else ",".join(others)] = rule
-    return kept
-
-
 def _present(document: Any, where: Inventory, cluster: dict[str, Any]) -> Plan | None:
     """The plan of the job's present placement, if it has one that can be planned."""
     if not cluster.get("component_placement"):
@@ -168,5 +157,5 @@ def _present(document: Any, where: Inventory, cluster: dict[str, Any]) -> Plan |
     try:
         return plan(document, where)
     except ConfigurationError as error:
-        tell(f"the present placement cannot be compared: {error.findings[0].what}")
+        tell(f"the present placement cannot be compared: {errors_in(error.findings)[0].what}")
         return None

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import click
 
-from roost.bringup.hosts import host_lines, hosts_text, run_line
+from roost.bringup.hosts import endpoint, host_lines, hosts_text, run_line
 from roost.bringup.job_start import JobStart, shell_words
 from roost.bringup.kubernetes import KubernetesOptions, ray_job, ray_job_text
 from roost.bringup.slurm import SlurmOptions, sbatch_script
 from roost.cli.chosen_cluster import chosen_inventory, cluster_options, placement_class
+from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
 from roost.cli.ending import (
     FAILED,
@@ -32,7 +33,10 @@ from roost.cli.ending import (
     tell_findings,
 )
 from roost.cli.plan_output import check_files
+from roost.cli.running_job import named_or_own
+from roost.config.fields import NAME
 from roost.config.job import Job, read_job
+from roost.config.text_files import is_pipe
 from roost.errors import RoostError, error_for, errors_in
 from roost.planning.files import write_file
 from roost.planning.plan import Plan
@@ -51,12 +55,14 @@ def command() -> None:
     """
 
 
+setup_option = click.option("--setup", multiple=True, metavar="LINE", help="A line of shell to run first.")
+
+
 def start_options(command: Command) -> Command:
     """The arguments and options that every target has."""
     for decorate in reversed(
         (
-            click.argument("config", type=click.Path()),
-            click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]..."),
+            job_arguments,
             cluster_options,
             click.option(
                 "--plan", "plan_file", metavar="FILE", type=click.Path(), help="Run this saved plan."
@@ -78,7 +84,6 @@ def start_options(command: Command) -> Command:
                 metavar="NAME=WHAT",
                 help="How the cluster names the machines with an accelerator model, or of a node group.",
             ),
-            click.option("--setup", multiple=True, metavar="LINE", help="A line of shell to run first."),
             click.option(
                 "--declare-accelerators",
                 "declare",
@@ -95,6 +100,7 @@ def start_options(command: Command) -> Command:
 
 @command.command("slurm")
 @start_options
+@setup_option
 @click.option("--time", metavar="TIME", help="The time limit, such as 2-00:00:00.")
 @click.option("--partition", metavar="NAME", help="The partition.")
 @click.option("--account", metavar="NAME", help="The account.")
@@ -174,6 +180,7 @@ def kubernetes(
 
 @command.command("hosts")
 @start_options
+@setup_option
 @click.option("--head", metavar="ADDRESS", help="The address of node 0. Default: its address in the plan.")
 @click.option("--port", type=click.IntRange(1024, 65535), default=6379, metavar="PORT", help="Default: 6379.")
 def hosts(head: str | None, port: int, **given: Any) -> int:
@@ -183,12 +190,12 @@ def hosts(head: str | None, port: int, **given: Any) -> int:
         found = head or start.nodes[0].ip or start.nodes[0].hostname
         if not found:
             raise click.UsageError("which address has node 0? Say it with --head, or in an inventory file.")
-        return found
+        return found.strip("[]")
 
     def data(start: JobStart) -> dict[str, Any]:
         lines = [asdict(line) for line in host_lines(start, address(start), port)]
         run = run_line(start, address(start), port)
-        return {"address": f"{address(start)}:{port}", "nodes": lines, "run": run}
+        return {"address": endpoint(address(start), port), "nodes": lines, "run": run}
 
     return _written(given, lambda start: hosts_text(start, address(start), port), data, [])
 
@@ -201,15 +208,18 @@ def hosts(head: str | None, port: int, **given: Any) -> int:
 @click.option(
     "--address", metavar="ADDRESS", help="The Ray. Default: RAY_ADDRESS, then yours on this machine."
 )
-def wait(nodes: int, timeout: float, address: str | None) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def wait(nodes: int, timeout: float, address: str | None, as_json: bool) -> int:
     """Wait until Ray has this many nodes. `roost launch` does so by itself; other commands may need it."""
     from roost.engine.connection.discovery import wait_for_nodes
     from roost.engine.connection.ray_connection import connect
 
-    connection = connect(address, None, may_start=False)
+    connection = connect(named_or_own(address), None, may_start=False)
     try:
         found = wait_for_nodes(nodes, connection.address, timeout)
         tell(f"nodes: {len(found)} of {nodes}")
+        if as_json:
+            emit_json({"format_version": FORMAT_VERSION, "nodes": len(found)})
     finally:
         connection.close()
     return FINE
@@ -224,7 +234,12 @@ def _written(
     """Plan, render, and write or print the result; then submit it, if that was asked for."""
     config, output, as_json = given["config"], given["output"], given["as_json"]
     check_overrides(given["overrides"])
-    check_files([config, given["inventory"], given["plan_file"]], [output])
+    check_files([str(config), given["inventory"], given["plan_file"]], [output])
+    if is_pipe(config.path) or is_pipe(Path(given["plan_file"] or "")):
+        raise click.UsageError("the job starts later, so it must be in a file: a pipe is gone by then.")
+    if given["name"] is not None and not NAME.fullmatch(given["name"]):
+        what = f"{given['name']!r}: use letters, digits, dot, dash and underscore, at most 64 of them"
+        raise click.BadParameter(what, param_hint="--name")
     if submit and output is None:
         raise click.UsageError(f"{submit[0]} reads a file: say which with -o.")
     try:
@@ -234,17 +249,21 @@ def _written(
         if output is not None:
             write_file(output, text, private=True)  # overrides and commands may hold secrets
     except RoostError as error:
-        return refused(error, config, as_json)
-    if as_json:
-        summary: dict[str, Any] = {"format_version": FORMAT_VERSION, "plan": start.plan.digest}
-        summary |= {"nodes": len(start.nodes)} if data is None else {}
-        emit_json({**summary, **({"text": text} if data is None else _keyed(data(start)))})
-    elif output is None:
+        return refused(error, str(config), as_json)
+    if output is None and not as_json:
         emit(text)
     tell_findings(findings)
     if output is not None:
         tell(f"saved to {output}")
-    return _submitted([*submit, str(output)]) if submit else code_for(findings)
+    code, answer = _submitted([*submit, str(output)]) if submit else (code_for(findings), "")
+    if as_json:
+        summary: dict[str, Any] = {"format_version": FORMAT_VERSION, "plan": start.plan.digest}
+        summary |= {"nodes": len(start.nodes)} if data is None else {}
+        summary |= {"submitted": answer} if submit else {}
+        emit_json({**summary, **({"text": text} if data is None else _keyed(data(start)))})
+    else:
+        emit(answer)
+    return code
 
 
 def _keyed(data: dict[str, Any]) -> dict[str, Any]:
@@ -254,9 +273,10 @@ def _keyed(data: dict[str, Any]) -> dict[str, Any]:
 def _job_start(given: dict[str, Any]) -> JobStart:
     config, overrides, timeout, run = (given[name] for name in ("config", "overrides", "timeout", "run"))
     planned, job, placing = _planned(given)
-    words = ["roost", "launch", config, *overrides, *placing, "--timeout", f"{timeout:g}"]
+    hydra = ["--config-dir", config.config_dir] if config.config_dir is not None else []
+    words = ["roost", "launch", str(config), *overrides, *hydra, *placing, "--timeout", f"{timeout:g}"]
     return JobStart(
-        name=given["name"] or Path(config).stem,
+        name=given["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", config.path.stem)[:64],
         plan=planned,
         command=shell_words(words) if run is None else _check_line(run),
         # `roost launch` waits for the nodes that the job or the plan asks for.
@@ -264,7 +284,7 @@ def _job_start(given: dict[str, Any]) -> JobStart:
         timeout=timeout,
         declare=given["declare"],
         select=_pairs(given["select"], "--select"),
-        setup=tuple(map(_check_line, given["setup"])),
+        setup=tuple(map(_check_line, given.get("setup", ()))),
     )
 
 
@@ -272,14 +292,15 @@ def _planned(given: dict[str, Any]) -> tuple[Plan, Job | None, list[str]]:
     """The plan, its job unless only a plan is given, and the options with which `roost launch` places it so."""
     config, plan_file, overrides = given["config"], given["plan_file"], given["overrides"]
     others = [name for name in ("on", "inventory", "model_parallel") if given[name]]
-    if (plan_file is not None or config.endswith(".json")) and others:
+    is_plan = config.path.suffix == ".json"
+    if (plan_file is not None or is_plan) and others:
         name = others[0].replace("_", "-")
         raise click.UsageError(f"the saved plan is placed already, so --{name} has no meaning with it.")
-    if plan_file is None and config.endswith(".json"):
+    if plan_file is None and is_plan:
         if given["run"] is None:
             what = "a saved plan does not say what to run"
             raise click.UsageError(f"{what}: give its job too (JOB --plan PLAN), or --run COMMAND.")
-        return load_plan(config), None, []
+        return load_plan(config.path), None, []
     job, problems = read_job(config, overrides)
     if errors_in(problems):
         raise error_for(problems)
@@ -294,19 +315,19 @@ def _planned(given: dict[str, Any]) -> tuple[Plan, Job | None, list[str]]:
     return plan(config, where, overrides=overrides, placement=placement), job, placing
 
 
-def _submitted(words: list[str]) -> int:
+def _submitted(words: list[str]) -> tuple[int, str]:
+    """Run the command that submits a file. Its exit code for roost, and what it printed."""
     if shutil.which(words[0]) is None:
         tell(f"{words[0]} is not on this machine: run `{shell_words(words)}` where it is")
-        return UNREACHABLE
+        return UNREACHABLE, ""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=SUBMIT_WITHIN)
     except subprocess.TimeoutExpired:
         tell(f"{words[0]} did not answer within {SUBMIT_WITHIN:g} s")
-        return UNREACHABLE
-    emit(done.stdout)
+        return UNREACHABLE, ""
     if done.returncode:
         tell(f"{words[0]} refused it: {done.stderr.strip()[:2000]}")
-    return FAILED if done.returncode else FINE
+    return FAILED if done.returncode else FINE, done.stdout
 
 
 def _pairs(written: tuple[str, ...], option: str) -> dict[str, str]:

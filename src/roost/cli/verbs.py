@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -84,4 +85,5 @@ def roost() -> None:
 
 def run(arguments: Sequence[str] | None) -> int:
     """Run the verb that the arguments name, and return its exit code."""
-    return guarded(lambda: roost.main(arguments, prog_name="roost", standalone_mode=False))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    return guarded(lambda: roost.main(words, prog_name="roost", standalone_mode=False), "--json" in words)

@@ -131,6 +131,9 @@ class JobFile(os.PathLike[str]):
         if is_pipe(file) and config_dir is None:
             what = f"{self}: a job from a pipe has no directory to find its `defaults` in"
             raise ConfigurationError(code="RC008", what=what, remedy="name it with --config-dir")
+        if config_dir is not None and not FilePath(config_dir).is_dir():
+            what = f"{config_dir}: there is no such directory"
+            raise ConfigurationError(code="RC008", what=what, remedy="check --config-dir")
         directory, more, name = str(file.parent), config_dir, "stdin"
         inside = FilePath(os.path.abspath(file)).is_relative_to(os.path.abspath(config_dir or "."))  # noqa: PTH100
         if config_dir is not None and (inside or is_pipe(file)):

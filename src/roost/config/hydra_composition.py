@@ -31,6 +31,7 @@ MAX_COMPOSED = 2 * MAX_VALUES  # values of all files; a file counts each time Hy
 PER_FILE = 50  # values that a file counts for, beside its own
 _OWN_STATE = ("GlobalHydra", "VersionBase", "JobRuntime")  # Hydra's singletons that a composition sets
 _ONE_AT_A_TIME = threading.Lock()  # because of these singletons
+_QUOTED = "quote what has a meaning for Hydra, and all of it for the shell: \"key='a,b'\""
 _ELSEWHERE = (
     "configs that a program registers in Python are not seen here; save them with `train.py --cfg job`"
 )
@@ -294,7 +295,9 @@ def _refusal(
         said = "the `defaults` include each other, or an override nests too deep"
     elif unparsed is not None:
         code, said, why = "RC007", "Hydra cannot parse this override", said
-        remedy = "quote what has a meaning for Hydra: key='a,b'"
+        remedy = _QUOTED
+    elif said.startswith("Ambiguous value"):  # a comma, which Hydra takes for a sweep
+        remedy = f"{_QUOTED}; or write a list: 'key=[a,b]'"
     elif missing:
         remedy = nearest(missing.rpartition("/")[2], options) if options else _ELSEWHERE
     elif "To append to your config use" in str(error) and blamed is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from roost.config.document import Findings
-from roost.config.job import ComponentRule, read_job
+from roost.config.job import ComponentRule, Job, read_job
 from roost.errors import Finding, Path, RoostError, counted, error_for, errors_in
 from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
@@ -20,6 +20,26 @@ from roost.planning.component_plan import ComponentPlan, Engines
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import policy_problems
 from roost.planning.shares import share_problems
+
+
+def fitted(job: Job, inventory: Inventory) -> tuple[Inventory | None, list[Finding]]:
+    """The inventory's nodes that a job uses, with its node groups; None if there are too few nodes."""
+    wanted, there, findings = job.num_nodes, len(inventory.nodes), Findings(job.document)
+    path = ("cluster", "num_nodes")
+    if wanted is not None and wanted > there:
+        what = f"the job asks for {counted(wanted, 'node')}, the cluster has {there:,}"
+        findings.add("RI108", what, path, remedy="lower num_nodes, or use a larger cluster")
+        _, problems = build_groups(job.groups, wanted, job.document, ("cluster", "node_groups"))
+        return None, [*findings, *problems]  # placing on too few nodes would only add problems
+    if wanted is not None and wanted < there:
+        what = f"the job uses {wanted} of the cluster's {counted(there, 'node')}"
+        why = f"num_nodes says so; {'node 0 is' if wanted == 1 else 'the first ones are'} taken"
+        findings.add("RW105", what, path, why=why, remedy="raise num_nodes to use more")
+        inventory = inventory.limited(wanted)
+    if job.groups:
+        inventory, problems = inventory.with_groups(job.groups, job.document)
+        findings += problems
+    return inventory, findings
 
 
 class JobCompiler:
@@ -66,23 +86,10 @@ class JobCompiler:
 
     def _fit(self) -> bool:
         """Reduce the inventory to the job's nodes, and add its node groups. False if the cluster has too few nodes."""
-        wanted, there, document = self.job.num_nodes, len(self.inventory.nodes), self.job.document
-        path = ("cluster", "num_nodes")
-        if wanted is not None and wanted > there:
-            what = f"the job asks for {counted(wanted, 'node')}, the cluster has {there:,}"
-            self.findings.add("RI108", what, path, remedy="lower num_nodes, or use a larger cluster")
-            _, problems = build_groups(self.job.groups, wanted, document, ("cluster", "node_groups"))
-            self.findings += problems  # placing on too few nodes would only add problems
-            return False
-        if wanted is not None and wanted < there:
-            what = f"the job uses {wanted} of the cluster's {counted(there, 'node')}"
-            why = f"num_nodes says so; {'node 0 is' if wanted == 1 else 'the first ones are'} taken"
-            self.findings.add("RW105", what, path, why=why, remedy="raise num_nodes to use more")
-            self.inventory = self.inventory.limited(wanted)
-        if self.job.groups:
-            self.inventory, problems = self.inventory.with_groups(self.job.groups, document)
-            self.findings += problems
-        return True
+        found, problems = fitted(self.job, self.inventory)
+        self.findings += problems
+        self.inventory = found or self.inventory
+        return found is not None
 
     def _lay_out_pool(self) -> None:
         """Turn the job's layout, if it has one, into rules."""

@@ -11,15 +11,17 @@ from roost.errors import ConfigurationError
 
 
 def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> None:
-    """Write the text to a file. Only the owner can read a `private` file; other files get the mode of the umask."""
+    """Write the text to a file. Only the owner can read a `private` file; other files keep their mode, or get the umask's."""
     try:
-        target = _followed(path)
+        target, mode = _followed(path)
         new = target.parent / f".roost-{secrets.token_hex(8)}"
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            if mode is not None and not private:
+                os.fchmod(handle, mode)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())  # the rename must not be seen before the content
@@ -31,18 +33,21 @@ def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> Non
         raise
 
 
-def _followed(path: str | os.PathLike[str]) -> FilePath:
-    """The file to replace: the target if the path is a link. Anything but a regular file is refused."""
+def _followed(path: str | os.PathLike[str]) -> tuple[FilePath, int | None]:
+    """The file to replace, and its mode if it is there: the target if the path is a link.
+
+    Anything but a regular file is refused.
+    """
     target = FilePath(path)
     if target.is_symlink() and target.lstat().st_uid != os.geteuid():  # in /tmp it may be a trap
         raise PermissionError(0, "it is a link of another user's")
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
-        mode = stat.S_IFREG
+        return FilePath(os.path.realpath(target)), None
     if not stat.S_ISREG(mode):
         raise OSError(0, "it is a directory" if stat.S_ISDIR(mode) else "it is not a regular file")
-    return FilePath(os.path.realpath(target))
+    return FilePath(os.path.realpath(target)), stat.S_IMODE(mode)
 
 
 def _unwritable(path: str | os.PathLike[str], error: Exception) -> ConfigurationError:

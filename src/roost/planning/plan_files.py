@@ -32,6 +32,11 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
         text = read_text(source, MAX_BYTES)
     except ConfigurationError as error:
         raise ConfigurationError(*(replace(found, code="RS101") for found in error.findings)) from None
+    return read_plan(text, str(source))
+
+
+def read_plan(text: str, source: str) -> Plan:
+    """The plan in a text. Every error names its source."""
     try:
         return Plan.from_dict(read_json(text))
     except ConfigurationError as error:

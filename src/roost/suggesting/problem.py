@@ -123,13 +123,17 @@ def _nodes(inventory: Inventory, label: str) -> Sequence[Node]:
 
 def _overlaps(members: Mapping[str, Sequence[Node]]) -> Iterator[Finding]:
     for (one, first), (other, second) in combinations(members.items(), 2):
+        named = ",".join(label for label in members if label != WHOLE)
         both = sorted({node.rank for node in first} & {node.rank for node in second})
         if both:
             yield Finding(
                 code="RF104",
                 what=f"the node groups {one!r} and {other!r} overlap",
                 why=f"node {both[0]} is in both",
-                remedy="name groups that share no node; a component measured without a group may be on any of them",
+                remedy=(
+                    f"write --groups {named}" if WHOLE in (one, other) else "name groups that share no node"
+                )
+                + "; a component measured without a group may be on any of them",
             )
 
 

@@ -165,7 +165,7 @@ class _Checks:
                 if not _SIZE.fullmatch(size):
                     what, remedy = (
                         f"{name}: {shown(size)} is not a number of accelerators",
-                        "write digits only",
+                        "write a number from 1 to 9999999",
                     )
                 elif int(size) % width:
                     what = f"{name}: size {size} is not a multiple of accelerators_per_process, {width}"

@@ -16,7 +16,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1e12, allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(_number), Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
 NotNegative = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
@@ -34,13 +34,16 @@ Seconds = Annotated[
 ]
 
 
-class ComponentSection(Section):
-    seconds: Seconds
+class ComponentCosts(Section):
     accelerators_per_process: Count = 1
     streams: bool = False
     switch: NotNegative = 0.0
     memory_gib: NotNegative = 0.0
     resident_gib: NotNegative = 0.0
+
+
+class ComponentSection(ComponentCosts):
+    seconds: Seconds
 
 
 class WeightsSection(Section):
@@ -50,9 +53,12 @@ class WeightsSection(Section):
     apart: NotNegative
 
 
-class ProfileSection(Section):
+class Flow(Section):
     batch: Count
     flow: dict[str, list[Text]]
     mode: Literal["sync", "async"] = "sync"
     weights: WeightsSection | None = None
+
+
+class ProfileSection(Flow):
     components: dict[str, ComponentSection]
