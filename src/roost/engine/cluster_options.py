@@ -25,6 +25,7 @@ class ClusterOptions:
     num_nodes: int | None = None
     config: ClusterConfig | None = None
     document: Document | None = None
+    reported: bool = False  # whether the reader of the document has reported its warnings
     address: str | None = None
     job: str | None = None
     timeout: float = 300.0
@@ -42,6 +43,7 @@ def options_of(
         num_nodes=_checked_count(num_nodes) or (config.num_nodes if config else None),
         config=config,
         document=document,
+        reported=isinstance(cluster_cfg, Document),
         inline=None if inline is None and "ROOST_INLINE" not in os.environ else wants_inline(inline),
         shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
         **options,
@@ -92,7 +94,7 @@ def with_groups(inventory: Inventory, options: ClusterOptions) -> Inventory:
     grouped, findings = inventory.with_groups(options.config.node_groups, options.document)
     if errors_in(findings):
         raise error_for(findings)
-    if findings:
+    if findings and not options.reported:
         log.warning("%s", render(findings))
     return grouped
 
