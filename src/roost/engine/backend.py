@@ -146,7 +146,7 @@ class Backend(Protocol):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans this job has launched, each once, in the order in which they were first launched."""
+        """The last 1,000 plans this job has launched, each once, in the order in which they were first launched."""
 
     @property
     def is_open(self) -> bool: ...

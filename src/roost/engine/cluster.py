@@ -176,7 +176,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans that were launched in this job, by any of its processes, each once."""
+        """The last 1,000 plans that were launched in this job, by any of its processes, each once."""
         return self._backend.plans
 
     @property

@@ -27,6 +27,7 @@ from roost.engine.inline_backend.inline_buffer import InlineBuffer
 from roost.engine.inline_backend.inline_channel import InlineChannel
 from roost.engine.inline_backend.inline_workers import InlineWorkers
 from roost.engine.job_snapshot import DriverStatus, JobSnapshot, NodeStatus, channel_status
+from roost.engine.kept_plans import keep_plan
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.ports.port_lease import PortLease
@@ -187,7 +188,7 @@ class InlineBackend:
                 report(Progress(phase="ready", done=done, total=total))
         report(Progress(phase="verified", done=total, total=total))
         self._groups.update({group.name: group for group in groups})
-        self._plans[plan.digest] = plan
+        keep_plan(self._plans, plan.digest, plan)
 
     def taken(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self._groups]

@@ -25,6 +25,7 @@ from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs
 from roost.engine.job.node_agent import agent_name
 from roost.engine.job.node_sight import NodeSight
 from roost.engine.job_snapshot import ChannelStatus, DriverStatus, JobSnapshot, NodeStatus, channel_status
+from roost.engine.kept_plans import keep_plan
 from roost.engine.processes.process_facts import Process
 from roost.engine.status import ProcessStatus, absent_status, seen_status
 from roost.engine.workers.call_summary import CallSummary
@@ -156,7 +157,8 @@ class JobReader:
         if NodeManager.NAME in found:
             told = found[NodeManager.NAME][0]
             self._layout, self._became = told["layout"], told["became"]
-            self._plans |= {digest: pickle.loads(plan) for digest, plan in told["plans"].items()}
+            for digest, plan in told["plans"].items():
+                keep_plan(self._plans, digest, pickle.loads(plan))
         if WorkerManager.NAME in found:
             told = found[WorkerManager.NAME][0]
             if told["revision"] != self._revision:

@@ -15,6 +15,7 @@ from roost.engine.job.job_folder import JobHistory
 from roost.engine.job.open_jobs import own_job
 from roost.engine.job.started_process import StartedProcess
 from roost.engine.job.take_down_order import TakeDownOrder
+from roost.engine.kept_plans import keep_plan
 from roost.errors import ClusterError
 
 ANSWER_WITHIN = 30.0
@@ -93,10 +94,12 @@ class NodeManager(Manager):
 
     def add_plan(self, digest: str, plan: bytes, instead_of: str | None = None) -> None:
         """Keep a plan that the job has launched. It is not unpickled here: that would load all of planning."""
-        self._plans[digest] = plan
+        keep_plan(self._plans, digest, plan)
+        self._became.pop(digest, None)  # launched again, it has not moved
         if instead_of is not None:
-            became = {old: digest if new == instead_of else new for old, new in self._became.items()}
-            self._became = {**became, instead_of: digest}
+            self._became = {old: digest if new == instead_of else new for old, new in self._became.items()}
+            self._became[instead_of] = digest
+        self._became = {old: new for old, new in self._became.items() if new in self._plans}
 
     def get_plans(self) -> list[bytes]:
         return list(self._plans.values())
