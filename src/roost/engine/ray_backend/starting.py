@@ -17,7 +17,7 @@ from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine.backend import GroupOrder, Progress, Report
-from roost.engine.connection.actors import job_namespace, named, on_node
+from roost.engine.connection.actors import create_named, job_namespace, on_node
 from roost.engine.connection.cluster_watch import check_head, patient_wait
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.take_down_order import order_against
@@ -151,15 +151,8 @@ class GroupStart:
         wanted = environment.runtime_env(settings.configured, settings.interpreter)
         if wanted:
             options["runtime_env"] = wanted
-        try:
-            return named(partial(self.actor.options(**options).remote, title))
-        except ValueError as error:
-            raise LaunchError(
-                code="RE115",
-                what=f"an actor named {title!r} exists already",
-                why=first_line(error, 200),
-                remedy="launch the group under another name",
-            ) from None
+        create = partial(self.actor.options(**options).remote, title)
+        return create_named(create, title, LaunchError, "launch the group under another name")
 
     def seat_text(self, rank: int) -> str:
         placement = self.order.placements[rank]
