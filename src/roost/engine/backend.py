@@ -153,7 +153,7 @@ class Backend(Protocol):
 
     @property
     def events(self) -> list[Event]:
-        """What happened in this job, in order."""
+        """What happened in this job, in order, the last 10,000 events. The driver knows those that it recorded."""
 
     def snapshot(self, timeout: float) -> JobSnapshot:
         """What the job's processes do now, and how its nodes are."""
@@ -167,11 +167,11 @@ class Backend(Protocol):
     def check_open(self) -> None:
         """Refuse what is asked of a cluster that was shut down."""
 
-    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
-        """Know further node groups, in every process of the job."""
+    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> list[str]:
+        """Know the node groups of a launch, in every process of the job. Returns labels for `forget_groups`."""
 
     def forget_groups(self, labels: Collection[str]) -> None:
-        """Forget node groups of a launch that failed."""
+        """A launch no longer needs these node groups. Those that no other launch uses are forgotten."""
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
         """Hold these accelerators for the job, all or none. Returns them, for `unreserve`."""
@@ -179,8 +179,10 @@ class Backend(Protocol):
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
         """A launch no longer needs these accelerators. Those that nothing else uses are given back."""
 
-    def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
-        """Start every process of all orders at once, all or none, and verify where each is."""
+    def start(
+        self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report
+    ) -> Mapping[str, RunningGroup]:
+        """Start every process of all orders at once, all or none, and verify where each is. Returns groups by name."""
 
     def running_group(self, name: str) -> RunningGroup:
         """A group of this job, whichever of its processes launched it."""

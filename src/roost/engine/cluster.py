@@ -181,7 +181,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     @property
     def events(self) -> list[Event]:
-        """What happened in this job, seen from any of its processes."""
+        """What happened in this job, the last 10,000 events: in the driver those that it recorded, elsewhere all."""
         return self._backend.events
 
     # -- launching -------------------------------------------------------------------------------------------------
@@ -228,9 +228,8 @@ class Cluster(AbstractContextManager["Cluster"]):
         plan = plan_one(group, placing, self.inventory, isolate_accelerator)
         order = order_for(plan, plan.components[group], worker, charged=False)
         run = self._launch(plan, [order], timeout, None)
-        launched = run.groups[group]
-        launched._holds = run.holds
-        return launched
+        run.end_with_groups()
+        return run.groups[group]
 
     def launch_components(
         self, plan: Plan, workers: Mapping[str, tuple[GroupLauncher, str]], timeout: float
@@ -241,7 +240,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             order_for(plan, plan.component(component), worker, name)
             for component, (worker, name) in workers.items()
         ]
-        return self._launch(plan, orders, timeout, None).groups
+        run = self._launch(plan, orders, timeout, None)
+        run.end_with_groups()
+        return run.groups
 
     def _launch(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None) -> Run:
         limit, backend = seconds(timeout), self._backend
@@ -257,29 +258,23 @@ class Cluster(AbstractContextManager["Cluster"]):
                 remedy="shut it down first, or launch under another name",
             )
         tell = report or (lambda _: None)
-        new = {
-            name: group for name, group in plan.inventory.groups.items() if name not in self.inventory.groups
-        }
-        if new:
-            backend.learn_groups(new)
+        learned = backend.learn_groups(plan.inventory.groups)
         needs = accelerators_of(list(plan.components.values()))
         try:
             held = backend.reserve(needs)
         except BaseException:
-            backend.forget_groups(new)
+            backend.forget_groups(learned)
             raise
         try:
             count = sum(map(len, needs.values()))
             tell(Progress(phase="reserved", done=count, total=count))
-            backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
+            running = backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
         except BaseException:
             backend.unreserve(held)
-            backend.forget_groups(new)
+            backend.forget_groups(learned)
             raise
         groups = {
-            order.component.name: WorkerGroup(
-                order.name, backend, backend.running_group(order.name), owned=True
-            )
+            order.component.name: WorkerGroup(order.name, backend, running[order.name], owned=True)
             for order in orders
         }
         launched = [
@@ -287,7 +282,8 @@ class Cluster(AbstractContextManager["Cluster"]):
             for order in orders
         ]
         backend.record(launched)
-        return Run(plan, backend, groups, held, launched[0].time if launched else time.time())
+        began = launched[0].time if launched else time.time()
+        return Run(plan, backend, groups, held, began, learned)
 
     def attach_group(self, name: str) -> WorkerGroup:
         """A group of this job that is running."""

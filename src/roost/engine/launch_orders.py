@@ -11,7 +11,7 @@ from roost.engine.backend import GroupOrder
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker import GroupLauncher, Worker
-from roost.errors import Finding, LaunchError, WorkerError, nearest
+from roost.errors import Finding, LaunchError, RoostError, WorkerError, nearest
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
 
@@ -51,7 +51,7 @@ def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = (
         if name in workers:
             try:
                 orders.append(order_for(plan, plan.components[name], workers[name]))
-            except (LaunchError, WorkerError) as error:
+            except RoostError as error:
                 problems += error.findings
     if problems:
         raise LaunchError(*problems)
@@ -98,6 +98,19 @@ def _launcher(worker: Any, component: str) -> GroupLauncher:
         what=f"{getattr(worker, '__name__', f'a value of type {type(worker).__name__}')} is not a worker for component {component!r}",
         remedy="pass a subclass of roost.Worker, or MyWorker.create_group(...)",
     )
+
+
+def aftermath_of_launch(orders: Sequence[GroupOrder]) -> str:
+    """What becomes of the other processes when one cannot start, for the error."""
+    return (
+        "the whole group was taken down"
+        if len(orders) == 1
+        else "all that was started with it was taken down"
+    )
+
+
+def aftermath_of_restart(ranks: Sequence[int], world_size: int) -> str:
+    return "the whole group was taken down" if len(ranks) == world_size else "the other ranks go on"
 
 
 def accelerators_of(components: Sequence[ComponentPlan]) -> dict[int, set[int]]:

@@ -32,11 +32,13 @@ class Run(AbstractContextManager["Run"]):
         groups: Mapping[str, WorkerGroup],
         taken: Sequence[tuple[int, int]],
         began: float,
+        node_groups: Sequence[str] = (),
     ) -> None:
         self._plan, self._began = plan, began
         self.groups: Mapping[str, WorkerGroup] = MappingProxyType(dict(groups))  # by component
         self._backend = backend
         self._taken: list[tuple[int, int]] | None = list(taken)  # None once it was shut down
+        self._node_groups = tuple(node_groups)  # those that the cluster knows for this run
         self._events: list[Event] = []  # once it was shut down
 
     @property
@@ -146,15 +148,30 @@ class Run(AbstractContextManager["Run"]):
 
     def shutdown(self) -> None:
         """End every process of the run and give back its accelerators. May be called twice."""
-        ended = Event(action="shut down")
-        if self._taken is not None:
-            self._events = [*self.events, ended]
-            self._backend.record([ended])
+        try:
+            if self._taken is not None:
+                ended = [Event(action="shut down", component=group.name) for group in self.groups.values()]
+                self._events = [*self.events, *ended]  # an attached process asks a manager, which may be gone
+                self._backend.record(ended)
+        finally:
+            for group in self.groups.values():
+                group.shutdown()
+            self._give_back()
+
+    def end_with_groups(self) -> None:
+        """Give back what it holds when the last of its groups is shut down."""
         for group in self.groups.values():
-            group.shutdown()
+            group._afterwards = self._give_back_unless_running
+
+    def _give_back_unless_running(self) -> None:
+        if not any(group.is_running for group in self.groups.values()):
+            self._give_back()
+
+    def _give_back(self) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
             self._backend.unreserve(taken)
+            self._backend.forget_groups(self._node_groups)
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()

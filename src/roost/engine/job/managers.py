@@ -11,6 +11,7 @@ import ray
 
 from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.events import MOST_EVENTS
 from roost.engine.job.job_folder import JobHistory
 from roost.engine.job.open_jobs import own_job
 from roost.engine.job.started_process import StartedProcess
@@ -19,8 +20,7 @@ from roost.engine.kept_plans import keep_plan
 from roost.errors import ClusterError
 
 ANSWER_WITHIN = 30.0
-MOST_EVENTS = 10_000  # in memory; the file has all
-MOST_PROCESSES = 50_000  # as well
+MOST_PROCESSES = 50_000  # in memory; the file has all
 
 
 class Proxy:

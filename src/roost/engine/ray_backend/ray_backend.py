@@ -9,8 +9,8 @@ import secrets
 import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -36,7 +36,7 @@ from roost.engine.connection.cluster_watch import (
 )
 from roost.engine.connection.discovery import LiveNode, choose, examine, nodes_to_ask, wait_for_nodes
 from roost.engine.connection.ray_connection import connect
-from roost.engine.events import Event
+from roost.engine.events import MOST_EVENTS, Event
 from roost.engine.job.agent_grants import AgentLocks, lease_from
 from roost.engine.job.agents import agent_of, start_agents
 from roost.engine.job.job_reader import JobReader
@@ -53,12 +53,14 @@ from roost.engine.job.open_jobs import job_closed, job_opened
 from roost.engine.job.ray_channel import leave_channels
 from roost.engine.job.take_down_order import check_order, follow_run, forget_run, obey
 from roost.engine.job_snapshot import JobSnapshot
+from roost.engine.launch_orders import aftermath_of_launch
+from roost.engine.learned_groups import LearnedGroups
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.process_facts import Owner, this_process
 from roost.engine.ray_backend.allocation import start_allocated
 from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
-from roost.engine.ray_backend.starting import GroupStart, Site, gathered
+from roost.engine.ray_backend.starting import Site, gathered, group_starts
 from roost.engine.reservation.reservation import Reservation
 from roost.errors import ClusterError, ReservationError, RoostError, counted, nearest
 from roost.inventory.groups import NodeGroup
@@ -85,7 +87,8 @@ class RayBackend:
         self._counting = threading.Lock()
         self._watch: JobWatch | None = None  # from the first launch on
         self._reader = JobReader(job)
-        self._events: list[Event] = []  # that this process recorded
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)  # that this process recorded
+        self._learned = LearnedGroups()
         self._became: dict[str, Plan] = {}  # launched plans whose processes have moved, by digest
         self._moved_to: dict[str, list[tuple[int, int]]] = {}  # accelerators that groups have moved to
         self._pooled: dict[tuple[int, int], bool] = {}  # accelerators in pools, and whether a pool took them
@@ -217,13 +220,18 @@ class RayBackend:
         if not self.is_open:
             raise ClusterError(code="RE106", what=f"the cluster of job {self.job!r} was shut down")
 
-    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
-        self.inventory = self.inventory.joined(groups)
-        self._managers[NodeManager].add_groups.remote(dict(groups))
+    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> list[str]:
+        self.inventory, used = self._learned.learn(self.inventory, groups)
+        if used:
+            self._managers[NodeManager].add_groups.remote(
+                {name: self.inventory.groups[name] for name in used}
+            )
+        return used
 
     def forget_groups(self, labels: Collection[str]) -> None:
-        self.inventory = self.inventory.without(labels)
-        self._managers[NodeManager].remove_groups.remote(list(labels))
+        self.inventory, unused = self._learned.forget(self.inventory, labels)
+        if unused and self.is_open:
+            self._managers[NodeManager].remove_groups.remote(unused)
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
@@ -240,6 +248,10 @@ class RayBackend:
             return
         with self._counting:
             self._uses.subtract(accelerators)
+        self._give_back_unused(accelerators)
+
+    def _give_back_unused(self, accelerators: Iterable[tuple[int, int]]) -> None:
+        with self._counting:
             unused = {key for key in accelerators if self._uses[key] <= 0 and key not in self._pooled}
         if unused:  # groups that other processes of the job have launched may sit there too
             self.reservation.give_back(unused - self._used_by_groups())
@@ -254,31 +266,16 @@ class RayBackend:
             groups = [order.placements for order, _ in self._groups.values()]
         return {key for placements in groups for key in _accelerators(placements)}
 
-    def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
+    def start(
+        self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report
+    ) -> dict[str, RunningGroup]:
         site = Site(job=self.job, live=self.live, reservation=self.reservation)
-        leaders = [self.live[order.placements[0].cluster_node_rank] for order in orders]
-        owner = Owner(who=f"job {self.job!r}")
+        starts = group_starts(site, plan, orders, self._managers[WorkerManager])
+        groups = [
+            RayWorkers(self.job, start.order.name, start.order.placements, self.inventory.nodes, start)
+            for start in starts
+        ]
         try:
-            # Before any rank starts, so that none has to wait for rank 0 to say where to meet.
-            leases = [leader.agent.lease_ports.remote(1, False, owner) for leader in leaders]
-            ports = [leased[0] for leased in answer(leases, "leasing ports for the groups")]
-        except BaseException:
-            for leader in leaders:
-                leader.agent.release_lease.remote(owner)
-            raise
-        groups: list[RayWorkers] = []
-        try:
-            for order, leader, port in zip(orders, leaders, ports, strict=True):
-                start = GroupStart(
-                    site=site,
-                    inventory=plan.inventory,
-                    order=order,
-                    master_addr=leader.facts.ip,
-                    master_port=port,
-                    history=self._managers[WorkerManager],
-                    plan=plan.digest,
-                )
-                groups.append(RayWorkers(self.job, order.name, order.placements, self.inventory.nodes, start))
             self._starting += groups
             begun = {
                 ref: started
@@ -286,12 +283,7 @@ class RayBackend:
                 for ref, started in group.begin(range(len(group.placements))).items()
             }
             report(Progress(phase="started", done=len(begun), total=len(begun)))
-            aftermath = (
-                "the whole group was taken down"
-                if len(orders) == 1
-                else "all that was started with it was taken down"
-            )
-            reports = gathered(begun, timeout, aftermath, report)
+            reports = gathered(begun, timeout, aftermath_of_launch(orders), report)
             for group in groups:
                 group.started(dict(group.handles), reports[id(group.start)])
             self._register(plan, list(zip(orders, groups, strict=True)))
@@ -304,7 +296,12 @@ class RayBackend:
         for order, group in zip(orders, groups, strict=True):
             self._groups[order.name] = (order, group)
             group.watch = self._watching()
+        self._became.pop(plan.digest, None)  # launched again, it has not moved
         self._watching().cover(plan, orders)
+        return {
+            order.name: RunningGroup(methods=tuple(order.worker.methods), members=group)
+            for order, group in zip(orders, groups, strict=True)
+        }
 
     def _watching(self) -> JobWatch:
         if self._watch is None:
@@ -464,6 +461,7 @@ class RayBackend:
             for key in own:
                 del self._uses[key]
         self.reservation.give_back(own)
+        self._give_back_unused(set(keys) - own)  # the group that held them may have ended since
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
