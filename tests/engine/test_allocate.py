@@ -123,9 +123,8 @@ def test_a_name_that_ray_has_not_forgotten_yet_is_asked_for_again(
             return "made"
 
     monkeypatch.setattr(allocation, "allocated_actor", lambda cls: Remembered())
-    order = AllocationOrder(
-        name="again", cls=Plain, place=roost.Placement(rank=0), variables={}, args=(), kwargs={}
-    )
+    (place,) = roost.NodePlacementStrategy([0]).get_placement(cluster)
+    order = AllocationOrder(name="again", cls=Plain, place=place, variables={}, args=(), kwargs={})
     assert allocation.start_allocated(order, cluster.node_infos[0].node_id, ()) == "made"
 
 

@@ -266,7 +266,8 @@ def test_a_group_that_is_stopped_twice_releases_only_its_own_port(monkeypatch: p
     start.leader, start.port_owner, start.master_port = LiveNode(None, remote), mine, port  # type: ignore[arg-type]
     start.site = SimpleNamespace(live=[start.leader])  # type: ignore[assignment]
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    group = RayWorkers("job", "twice", (roost.Placement(rank=0),), [""], start)  # type: ignore[list-item]
+    plan = roost.plan({"cluster": {"component_placement": {"twice": "0"}}}, "1x1")
+    group = RayWorkers("job", "twice", plan.components["twice"].members, plan.inventory.nodes, start)
     group.stop()
     assert remote.lease_ports.remote(1, False, theirs) == [port]
     group.stop()

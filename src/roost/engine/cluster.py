@@ -228,7 +228,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         plan = plan_one(group, placing, self.inventory, isolate_accelerator)
         order = order_for(plan, plan.components[group], worker, charged=False)
         run = self._launch(plan, [order], timeout, None)
-        run.end_with_groups()
+        run._end_with_groups()
         return run.groups[group]
 
     def launch_components(
@@ -241,7 +241,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             for component, (worker, name) in workers.items()
         ]
         run = self._launch(plan, orders, timeout, None)
-        run.end_with_groups()
+        run._end_with_groups()
         return run.groups
 
     def _launch(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None) -> Run:

@@ -158,7 +158,7 @@ class Run(AbstractContextManager["Run"]):
                 group.shutdown()
             self._give_back()
 
-    def end_with_groups(self) -> None:
+    def _end_with_groups(self) -> None:
         """Give back what it holds when the last of its groups is shut down."""
         for group in self.groups.values():
             group._afterwards = self._give_back_unless_running
