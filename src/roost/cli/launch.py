@@ -29,11 +29,11 @@ from roost.config.program import Program, Roles, driver_config, read_program, un
 from roost.engine.cluster import Cluster
 from roost.engine.cluster_options import wants_inline
 from roost.engine.connection.embedded import embedded, own_cluster_address
-from roost.engine.launch_orders import accelerators_of
 from roost.engine.run import Run
 from roost.engine.workers.remote_errors import RemoteTraceback
 from roost.errors import ClusterError, LaunchError, RoostError, error_for, errors_in, nearest
 from roost.inventory.inventory import Inventory
+from roost.planning.accelerator_needs import needs_of
 from roost.planning.comparison import shape_differences
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.left_out_secrets import with_secrets
@@ -208,7 +208,7 @@ def run_job(
                 planned = plan(ready.document, cluster, placement=options.placement)
                 _show(planned)
             summary.update(job=cluster.job, plan=planned.digest)
-            progress = LaunchProgress(len(accelerators_of(list(planned.components.values()))))
+            progress = LaunchProgress(len(needs_of(list(planned.components.values()))))
             workers, skip, timeout = ready.code.workers, options.skip, options.timeout
             try:
                 run = started.enter_context(

@@ -16,7 +16,7 @@ from roost.engine.backends import attached_backend, new_backend
 from roost.engine.cluster_options import ClusterOptions, contradictions, options_of
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
-from roost.engine.launch_orders import accelerators_of, order_for, orders_for
+from roost.engine.launch_orders import order_for, orders_for
 from roost.engine.locks.device_lock import DeviceLock, check_number, check_on, lock_on
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.pool import Pool, open_pool
@@ -28,6 +28,7 @@ from roost.errors import ClusterError, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
+from roost.planning.accelerator_needs import needs_of
 from roost.planning.comparison import on_nodes, shape_differences
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
@@ -259,7 +260,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             )
         tell = report or (lambda _: None)
         learned = backend.learn_groups(plan.inventory.groups)
-        needs = accelerators_of(list(plan.components.values()))
+        needs = needs_of(list(plan.components.values()))
         try:
             held = backend.reserve(needs)
         except BaseException:
@@ -314,7 +315,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             what = "worker_name must be a text of at least one character"
             raise ClusterError(code="RE115", what=what)
         plan = plan_allocation(worker_name, node_id, gpu_id, self.inventory)
-        held = self._backend.reserve(accelerators_of(list(plan.components.values())))
+        held = self._backend.reserve(needs_of(list(plan.components.values())))
         (place,) = plan.components[worker_name].members
         order = AllocationOrder(
             name=worker_name,

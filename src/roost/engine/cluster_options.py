@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.config.document import Document, load
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.plain_data import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ClusterError, ConfigurationError, counted, error_for, errors_in, render
@@ -56,7 +56,7 @@ def checked_job_name(name: str) -> str:
         raise ClusterError(
             code="RE115",
             what=f"{name!r} is not a job name"[:200],
-            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            remedy=NAME_RULE,
         )
     return name
 

@@ -12,14 +12,13 @@ from types import MappingProxyType
 from roost.engine.backend import Backend
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
+from roost.engine.job_snapshot import LOOK_WITHIN
 from roost.engine.run_record import ProcessRecord, RunRecord
 from roost.engine.status import Status, absent_status
 from roost.engine.trace import trace_events
 from roost.errors import WorkerError, nearest
 from roost.planning.files import write_file
 from roost.planning.plan import Plan
-
-LOOK_WITHIN = 5.0  # seconds in which the nodes should say what their processes do
 
 
 class Run(AbstractContextManager["Run"]):

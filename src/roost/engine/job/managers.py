@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import ray
@@ -62,7 +62,7 @@ class Manager:
             handle = find_actor(cls.NAME, name)
         except ValueError:
             raise ClusterError(
-                code="RE106", what=f"no job {name!r} is running", remedy=_running_text()
+                code="RE106", what=f"no job {name!r} is running", remedy=running_text(running_jobs())
             ) from None
         return Proxy(handle, f"{cls.NAME} of job {name!r}")
 
@@ -329,9 +329,8 @@ def current_job() -> str:
         return jobs[0]
     what = "several jobs are running" if jobs else "no job is running"
     remedy = "name one: Cluster(job=...)" if jobs else "start one with Cluster(num_nodes=...)"
-    raise ClusterError(code="RE106", what=what, why=_running_text(), remedy=remedy)
+    raise ClusterError(code="RE106", what=what, why=running_text(jobs), remedy=remedy)
 
 
-def _running_text() -> str:
-    jobs = running_jobs()
+def running_text(jobs: Sequence[str]) -> str:
     return f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster"

@@ -66,7 +66,7 @@ from roost.errors import ClusterError, ReservationError, RoostError, counted, ne
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
-from roost.placement.placement import Placement
+from roost.planning.accelerator_needs import accelerators_of, by_node
 from roost.planning.plan import Plan
 
 
@@ -264,7 +264,7 @@ class RayBackend:
         except ClusterError:  # the manager was killed; this process still knows its own groups
             check_cluster()
             groups = [order.placements for order, _ in self._groups.values()]
-        return {key for placements in groups for key in _accelerators(placements)}
+        return {key for placements in groups for key in accelerators_of(placements)}
 
     def start(
         self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report
@@ -311,12 +311,10 @@ class RayBackend:
     def relocated(self, before: Plan, plan: Plan, orders: Mapping[str, GroupOrder]) -> None:
         """Reserve what moved processes need, and let everyone know the new plan."""
         new = {
-            name: _accelerators(order.placements) - _accelerators(self._groups[name][0].placements)
+            name: accelerators_of(order.placements) - accelerators_of(self._groups[name][0].placements)
             for name, order in orders.items()
         }
-        needs: dict[int, set[int]] = {}
-        for node, device in set().union(*new.values()):
-            needs.setdefault(node, set()).add(device)
+        needs = by_node(set().union(*new.values()))
         if needs:
             check_cluster()
             self.reservation.ensure(needs)
@@ -440,11 +438,8 @@ class RayBackend:
             if bundled:  # a group's accelerators of a node are one bundle, and it has no CPU
                 how = "are held for worker groups of this job, which keeps them"
                 raise _held_already(bundled, how, "create the placement groups before those worker groups")
-        needs: dict[int, set[int]] = {}
-        for node, device in wanted:
-            needs.setdefault(node, set()).add(device)
         own = {key for key in wanted if key not in self.reservation.held}
-        self.reservation.ensure(needs, timeout, exact=True, apart=apart)
+        self.reservation.ensure(by_node(wanted), timeout, exact=True, apart=apart)
         self._pooled.update({key: key in own for key in wanted})
         return list(wanted)
 
@@ -455,7 +450,7 @@ class RayBackend:
         if not self.is_open:
             return
         for name, (order, _) in list(self._groups.items()):
-            if not own.isdisjoint(_accelerators(order.placements)):
+            if not own.isdisjoint(accelerators_of(order.placements)):
                 self.end_group(name)
         with self._counting:
             for key in own:
@@ -492,16 +487,6 @@ class RayBackend:
             self._connection.close()
             if self.owner:
                 forget_job(self.job)
-
-
-def _accelerators(placements: Sequence[Placement]) -> set[tuple[int, int]]:
-    """The accelerators of a group, by node and number."""
-    return {
-        (place.cluster_node_rank, number)
-        for place in placements
-        if place.holds_accelerators
-        for number in place.hardware
-    }
 
 
 def _held_already(keys: Sequence[tuple[int, int]], how: str, remedy: str) -> ReservationError:
