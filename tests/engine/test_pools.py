@@ -49,7 +49,7 @@ def other(second: roost.Cluster) -> Iterator[roost.Cluster]:
     """Another job, of two nodes, which holds nothing when a test begins."""
     yield second
     second._backend.reservation.release()
-    second._backend._uses.clear()  # type: ignore[attr-defined]
+    second._backend.accelerators.launches.clear()  # type: ignore[attr-defined]
 
 
 def places(positions: Any) -> list[tuple[int, int]]:
