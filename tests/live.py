@@ -51,7 +51,7 @@ def cluster(shared_job: roost.Cluster) -> Iterator[roost.Cluster]:
     """A job that the tests of one module share. It holds nothing when a module begins."""
     yield shared_job
     shared_job._backend.reservation.release()
-    shared_job._backend._uses.clear()
+    shared_job._backend.accelerators.launches.clear()
     _end_channels(shared_job.job)
 
 

@@ -276,6 +276,16 @@ def test_a_warning_of_the_file_is_said_once(
     assert (done.err + caplog.text).count("`profiling` belongs to the older system") == 1
 
 
+def test_a_warning_of_the_node_groups_is_said_once(
+    inline: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    twice = "[{node_rank: 0, ip: 10.0.0.1}, {node_rank: 0, ip: 10.0.0.1}]"
+    arms = f"{{label: arms, node_ranks: 0, hardware: {{type: Arm, configs: {twice}}}}}"
+    done = inline(f"+cluster.node_groups=[{arms}]")
+    assert done.code == 0, done.err
+    assert (done.err + caplog.text).count("RW111") == 1
+
+
 def test_a_failing_constructor_shows_its_line(inline: Callable[..., Any]) -> None:
     done = inline("+workers.actor.args.how=failing")
     assert done.code == 5, done.err
@@ -367,10 +377,23 @@ def test_wrong_usage(cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         "cluster.component_placement.actor=0",
         "~cluster.component_placement.actor",
         "+cluster.layout.colocate=true",
+        "cluster.num_nodes=3",
+        "cluster={component_placement: {actor: 0}}",
+        "cluster.node_groups=[]",
+        "cluster/shape@cluster=big",
+        "++supervise.actor.restarts=9",
     ):
         done = cli("launch", "job.yaml", "--plan", "plan.json", key)
         assert done.code == 2
         assert f"so {key} would change nothing" in done.err
+    done = cli("launch", "job.yaml", "--plan", "plan.json", "cluster.node_groups.0.env_vars.HF_TOKEN=s3cret")
+    assert done.code == 2
+    assert "Values of secrets come from the environment." in done.err
+    assert "s3cret" not in done.err
+    monkeypatch.setenv("ROOST_INLINE", "1x4")
+    done = cli("launch", "job.yaml", "--address", "127.0.0.2:1")
+    assert (done.code, done.out) == (2, "")
+    assert "ROOST_INLINE is set" in done.err
 
 
 def test_no_ray_to_launch_on(cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

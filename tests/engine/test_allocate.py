@@ -12,6 +12,8 @@ from running import alive, eventually
 
 import roost
 from live import EndedJob
+from roost.engine.backend import AllocationOrder
+from roost.engine.ray_backend import allocation
 
 pytestmark = pytest.mark.ray
 
@@ -104,6 +106,26 @@ def test_a_name_is_taken(cluster: roost.Cluster, handle: Any) -> None:
     with pytest.raises(roost.ClusterError, match="'plain-one' exists already") as caught:
         cluster.allocate(Plain, "plain-one", 0, None, {})
     assert caught.value.codes == ("RE115",)
+
+
+def test_a_name_that_ray_has_not_forgotten_yet_is_asked_for_again(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [ValueError("the name is taken")]
+
+    class Remembered:
+        def options(self, **_: Any) -> Remembered:
+            return self
+
+        def remote(self, *_: Any) -> str:
+            if refusals:
+                raise refusals.pop()
+            return "made"
+
+    monkeypatch.setattr(allocation, "allocated_actor", lambda cls: Remembered())
+    (place,) = roost.NodePlacementStrategy([0]).get_placement(cluster)
+    order = AllocationOrder(name="again", cls=Plain, place=place, variables={}, args=(), kwargs={})
+    assert allocation.start_allocated(order, cluster.node_infos[0].node_id, ()) == "made"
 
 
 def test_it_ends_with_the_cluster(ended_job: EndedJob) -> None:

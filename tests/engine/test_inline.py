@@ -17,6 +17,7 @@ from remains import is_free
 from running import Program
 
 import roost
+from roost.engine.events import MOST_EVENTS, Event
 
 
 @pytest.fixture
@@ -111,6 +112,28 @@ def test_every_rank_sees_its_own_environment_and_the_programs_is_restored(group:
     assert [one["rank_in_constructor"] for one in told] == [0, 1, 2]
 
 
+class Sets(roost.Worker):
+    def __init__(self) -> None:
+        os.environ["SET_IN_CONSTRUCTOR"] = str(self.rank)
+
+    def swap(self, old: str, new: str) -> None:
+        os.environ[new] = os.environ.pop(old)
+
+    def environment(self, *names: str) -> list[str | None]:
+        return [os.environ.get(name) for name in names]
+
+
+def test_a_rank_keeps_what_it_sets_in_its_environment(cluster: roost.Cluster) -> None:
+    before = dict(os.environ)
+    group = Sets.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 1), name="sets")
+    assert group.environment("SET_IN_CONSTRUCTOR").wait() == [["0"], ["1"]]
+    group.execute_on(1).swap("SET_IN_CONSTRUCTOR", "SET_LATER").wait()
+    assert group.environment("SET_IN_CONSTRUCTOR", "SET_LATER").wait() == [["0", None], [None, "1"]]
+    group.restart_ranks(1)
+    assert group.environment("SET_IN_CONSTRUCTOR", "SET_LATER").wait() == [["0", None], ["1", None]]
+    assert dict(os.environ) == before
+
+
 def test_it_runs_in_this_process_where_a_breakpoint_stops(
     group: roost.WorkerGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +177,8 @@ def test_a_rank_that_was_ended_is_dead_until_it_is_restarted(group: roost.Worker
 
 def test_a_constructor_that_fails(cluster: roost.Cluster) -> None:
     with pytest.raises(
-        roost.LaunchError, match=r"failing rank 1 \(node 0, accelerator 1\) could not start"
+        roost.LaunchError,
+        match=r"failing rank 1 \(node 0, accelerator 1\) could not start; the whole group was taken down",
     ) as caught:
         FailsToStart.create_group(1, ZeroDivisionError).launch(
             cluster, placement_strategy=roost.PackedPlacementStrategy(0, 1), name="failing"
@@ -163,6 +187,91 @@ def test_a_constructor_that_fails(cluster: roost.Cluster) -> None:
     Reporter.create_group().launch(
         cluster, placement_strategy=roost.PackedPlacementStrategy(0, 1), name="failing"
     )
+
+
+class FailsAgain(roost.Worker):
+    def on_restart(self, generation: int) -> None:
+        if self.rank == 1:
+            raise RuntimeError("no such model")
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+def test_a_restart_that_fails_ends_the_ranks_that_were_restarted(cluster: roost.Cluster) -> None:
+    group = FailsAgain.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 2), name="again")
+    with pytest.raises(roost.LaunchError, match="could not start; the other ranks go on"):
+        group.restart_ranks(0, 1)
+    assert len(group.execute_on(2).pid().wait()) == 1
+    with pytest.raises(roost.WorkerDied, match="again rank 0"):
+        group.execute_on(0).pid().wait()
+    with pytest.raises(roost.LaunchError, match="could not start; the whole group was taken down"):
+        group.restart_ranks()
+
+
+def planned(cluster: roost.Cluster, **rules: Any) -> roost.Plan:
+    return roost.plan({"cluster": {"component_placement": rules}}, cluster)
+
+
+class Hidden(roost.Worker):
+    def shutdown(self) -> None: ...
+
+
+def test_all_that_is_wrong_with_the_workers_of_a_run_is_said(cluster: roost.Cluster) -> None:
+    plan = planned(cluster, a="0", b="1", c="2")
+    with pytest.raises(roost.LaunchError) as caught:
+        cluster.launch(plan, {"a": Hidden, "b": 3, "c": Reporter})
+    assert [finding.what for finding in caught.value.findings] == [
+        "Hidden.shutdown could not be called: groups have a `shutdown` of their own",
+        "a value of type int is not a worker for component 'b'",
+    ]
+
+
+def test_a_failing_component_takes_the_others_down(cluster: roost.Cluster) -> None:
+    workers = {"a": Reporter, "b": FailsToStart.create_group(0, ZeroDivisionError)}
+    with pytest.raises(roost.LaunchError, match="all that was started with it was taken down"):
+        cluster.launch(planned(cluster, a="0", b="1"), workers)
+
+
+def test_a_launch_asks_nothing_once_the_processes_have_started(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that fails would leave the processes and what they hold behind."""
+    monkeypatch.setattr(cluster._backend, "running_group", lambda name: pytest.fail("asked"))
+    assert Reporter.create_group().launch(cluster, name="unasked").echo(1).wait()[0] == (0, 1)
+
+
+def test_a_run_does_not_hear_of_the_end_of_another(cluster: roost.Cluster) -> None:
+    first = cluster.launch(planned(cluster, first="0"), {"first": Reporter})
+    with cluster.launch(planned(cluster, second="1"), {"second": Reporter}) as second:
+        first.shutdown()
+        assert [event.action for event in second.events] == ["launched"]
+    assert [(event.action, event.component) for event in first.events] == [
+        ("launched", "first"),
+        ("shut down", "first"),
+    ]
+
+
+def test_a_run_ends_although_its_history_cannot_be_read(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attached process asks a manager for it, which may be gone."""
+
+    def gone(_: Any) -> Any:
+        raise roost.ClusterError(code="RE106", what="the manager is gone")
+
+    run = cluster.launch(planned(cluster, first="0"), {"first": Reporter})
+    monkeypatch.setattr(type(cluster._backend), "events", property(gone))
+    with pytest.raises(roost.ClusterError, match="the manager is gone"):
+        run.shutdown()
+    assert not run["first"].is_running
+    assert run.holds == ()
+    run.shutdown()
+
+
+def test_only_so_many_events_are_kept(cluster: roost.Cluster) -> None:
+    cluster._backend.record([Event(action=str(number)) for number in range(MOST_EVENTS + 1)])
+    assert [len(cluster.events), cluster.events[0].action] == [MOST_EVENTS, "1"]
 
 
 def test_a_plan_that_is_launched_again_is_kept_once(cluster: roost.Cluster) -> None:
@@ -281,6 +390,32 @@ def test_a_job_whose_node_groups_are_others(cluster: roost.Cluster) -> None:
     Reporter.create_group("note").launch(cluster, strategy(0), name="same")
     with pytest.raises(roost.ConfigurationError, match="the cluster knows another node group 'some'"):
         Reporter.create_group("note").launch(cluster, strategy(1), name="other")
+
+
+def test_node_groups_end_with_the_last_run_that_uses_them(cluster: roost.Cluster) -> None:
+    def plan(component: str, node: int) -> roost.Plan:
+        rules = {component: {"node_group": "some", "placement": "0"}}
+        groups = [{"label": "some", "node_ranks": node}]
+        return roost.plan({"cluster": {"component_placement": rules, "node_groups": groups}}, "2x4")
+
+    with cluster.launch(plan("second", 0), {"second": Reporter}):
+        with cluster.launch(plan("first", 0), {"first": Reporter}):
+            pass
+        assert list(cluster.inventory.groups) == ["some"]
+        with pytest.raises(roost.ConfigurationError, match="or a run that has not ended brought its own"):
+            cluster.launch(plan("first", 1), {"first": Reporter})
+    assert not cluster.inventory.groups
+    strategy = roost.ComponentPlacement(
+        {
+            "cluster": {
+                "component_placement": {"third": {"node_group": "some", "placement": "0"}},
+                "node_groups": [{"label": "some", "node_ranks": 1}],
+            }
+        },
+        cluster,
+    ).get_strategy("third")
+    Reporter.create_group().launch(cluster, strategy, name="third").shutdown()
+    assert not cluster.inventory.groups
 
 
 def test_the_same_groups_worded_differently_are_the_same(tmp_path: Path) -> None:

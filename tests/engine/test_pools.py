@@ -12,6 +12,7 @@ import ray
 from crew import Reporter
 from rank_actor import RankActor
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from remains import held_by
 from running import new_job
 
 import roost
@@ -48,7 +49,7 @@ def other(second: roost.Cluster) -> Iterator[roost.Cluster]:
     """Another job, of two nodes, which holds nothing when a test begins."""
     yield second
     second._backend.reservation.release()
-    second._backend._uses.clear()  # type: ignore[attr-defined]
+    second._backend.accelerators.launches.clear()  # type: ignore[attr-defined]
 
 
 def places(positions: Any) -> list[tuple[int, int]]:
@@ -478,6 +479,21 @@ def test_placement_groups_are_not_made_of_what_a_group_holds(other: roost.Cluste
             roost.create_placement_groups(layout, other)
         assert "before those worker groups, or name other accelerators" in str(caught.value)
         assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
+
+
+def test_a_pool_on_what_a_group_holds_ends_its_own_groups_and_leaves_the_other(other: roost.Cluster) -> None:
+    layout = Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="0-1")
+    group = Reporter.create_group().launch(other, roost.PackedPlacementStrategy(0, 1), name="before")
+    pool = other.pool(layout)
+    trainers = pool.launch(Reporter.create_group(), "actor")
+    pool.release()
+    assert not trainers.is_running
+    assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
+    pool = other.pool(layout)
+    group.shutdown()
+    assert held_by(other.job) == 2  # the pool's by now
+    pool.release()
+    assert held_by(other.job) == 0
 
 
 def test_options_for_actors_of_the_programs_own(cluster: roost.Cluster) -> None:

@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +20,12 @@ from running import Program, eventually, module_path, new_job
 
 import roost
 from roost.engine.connection.actors import on_node
+from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.node_agent import NodeAgent
+from roost.engine.ports.port_shelf import PortShelf
 from roost.engine.processes.process_facts import Owner
+from roost.engine.ray_backend.ray_workers import RayWorkers
+from roost.engine.ray_backend.starting import GroupStart
 
 pytestmark = pytest.mark.ray
 
@@ -243,6 +248,31 @@ def test_inline_workers_lease_in_this_process() -> None:
         with pytest.raises(roost.ClusterError, match="node 2 does not exist"):
             inline.lease_ports(2)
     assert all(map(is_free, leases[1].ports))
+
+
+def test_a_group_that_is_stopped_twice_releases_only_its_own_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = NodeAgent()
+    agent._shelf = PortShelf(allowed=range(23_456, 23_457))
+
+    class Remote:
+        """Calls the agent at once, as if it were an actor."""
+
+        def __getattr__(self, method: str) -> Any:
+            return SimpleNamespace(remote=lambda *args: asyncio.run(getattr(agent, method)(*args)))
+
+    remote, mine, theirs = Remote(), Owner(), Owner()
+    (port,) = remote.lease_ports.remote(1, False, mine)
+    start = GroupStart.__new__(GroupStart)  # its constructor puts the program into Ray's store
+    start.leader, start.port_owner, start.master_port = LiveNode(None, remote), mine, port  # type: ignore[arg-type]
+    start.site = SimpleNamespace(live=[start.leader])  # type: ignore[assignment]
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    plan = roost.plan({"cluster": {"component_placement": {"twice": "0"}}}, "1x1")
+    group = RayWorkers("job", "twice", plan.components["twice"].members, plan.inventory.nodes, start)
+    group.stop()
+    assert remote.lease_ports.remote(1, False, theirs) == [port]
+    group.stop()
+    assert agent._shelf.held == [port]
+    agent._shelf.close()
 
 
 def test_a_request_that_was_withdrawn_before_it_came_is_not_granted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 import ray
 from crew import Reporter
 from flow import Refuses, Sink, Source
-from remains import held_by
+from remains import held_by, is_free
 from running import eventually
 
 import roost
+from roost.engine.connection import actors
 
 pytestmark = pytest.mark.ray
 
@@ -50,7 +52,10 @@ def test_one_failure_takes_everything_down_and_a_shutdown_gives_everything_back(
 
     eventually(lambda: not workers_left(), 10, "no worker is left")
     # The same names and accelerators are free again.
+    moved = roost.plan({"cluster": {"component_placement": {"actor": 1}}}, cluster)
+    cluster._backend._became[plan.digest] = moved  # type: ignore[attr-defined]
     run = cluster.launch(plan, {**workers, "actor": Source, "rollout": Sink})
+    assert run.plan.digest == plan.digest  # and not what an earlier run of it has become
     assert len(run["rollout"].how_many().wait(timeout=60)) == 2
     pids = [*run["actor"].pid().wait(timeout=60), *run["rollout"].pid().wait(timeout=60)]
     assert held_by(cluster.job) == 5
@@ -60,6 +65,26 @@ def test_one_failure_takes_everything_down_and_a_shutdown_gives_everything_back(
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in pids), 20, "the processes end")
     with pytest.raises(roost.WorkerError, match="was shut down"):
         run["actor"].pid()
+
+
+def test_a_launch_that_fails_before_its_processes_start_keeps_no_port(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased: list[int] = []
+    real = actors.patient_get
+
+    def noted(refs: Any, *more: Any) -> Any:
+        found = real(refs, *more)
+        if isinstance(found, list) and len(found) == 2 and all(isinstance(one, list) for one in found):
+            leased.extend(port for one in found for port in one)
+        return found
+
+    monkeypatch.setattr(actors, "patient_get", noted)
+    plan = roost.plan({"cluster": {"component_placement": {"first": "0", "second": "4"}}}, cluster)
+    with pytest.raises(roost.LaunchError, match="second: the worker class or its arguments cannot be sent"):
+        cluster.launch(plan, {"first": Sink, "second": Reporter.create_group(threading.Lock())})
+    assert len(leased) == 2
+    eventually(lambda: all(map(is_free, leased)), 10, "the ports are released")
 
 
 def test_skipped_components_hold_and_run_nothing(cluster: roost.Cluster) -> None:

@@ -15,6 +15,7 @@ from remains import held_by
 from running import eventually
 
 import roost
+from roost.engine.workers.worker import GROUP_NAMES
 
 pytestmark = pytest.mark.ray
 
@@ -120,19 +121,22 @@ def test_a_method_that_the_group_would_hide_is_refused() -> None:
 
         def execute_on(self) -> None: ...
 
+        def _seat(self) -> None: ...
+
     with pytest.raises(roost.ConfigurationError) as caught:
         Hidden.create_group()
     assert [finding.what for finding in caught.value.findings] == [
+        "Hidden._seat could not be called: groups have a `_seat` of their own",
         "Hidden.execute_on could not be called: groups have a `execute_on` of their own",
         "Hidden.shutdown could not be called: groups have a `shutdown` of their own",
     ]
 
 
 def test_every_name_of_a_group_is_guarded() -> None:
-    from roost.engine.workers.worker import GROUP_NAMES
-
-    shown = {name for name in dir(roost.WorkerGroup) if not name.startswith("_")}
-    assert shown | {"name", "placements"} == GROUP_NAMES
+    with roost.Cluster(num_nodes=1, inline="1x1") as cluster:
+        group = Reporter.create_group().launch(cluster)
+        shown = {name for one in (group, group[:]) for name in dir(one) if not name.startswith("__")}
+    assert shown - {"_abc_impl"} == GROUP_NAMES
 
 
 @pytest.mark.parametrize("wrong", ["0-3", 4, [0, 1]])

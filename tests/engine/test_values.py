@@ -122,10 +122,17 @@ def test_an_error_goes_through_a_chain(groups: Groups) -> None:
 
 def test_a_result_inside_another_value_is_refused(groups: Groups) -> None:
     source, four, _ = groups
-    if type(source.number()).__name__ == "InlineResult":
+    result = source.number()
+    for argument in ([result], (1, result), {"batch": result}, roost.scatter([result] * 4)):
+        with pytest.raises(roost.WorkerError, match=r"four\.take: an argument contains a result") as caught:
+            four.take(argument)
+        assert "it cannot be inside another value" in str(caught.value)
+    with pytest.raises(roost.WorkerError, match=r"four\.take: an argument contains a scatter"):
+        four.take([roost.scatter([1, 2, 3, 4])])
+    if type(result).__name__ == "InlineResult":
         return  # nothing is sent anywhere inline
     with pytest.raises(roost.WorkerError, match="an argument cannot be sent") as caught:
-        four.take([source.number()])
+        four.take([[result]])
     assert "it cannot be inside another value" in str(caught.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -28,20 +29,21 @@ from roost.config.program import Program, Roles, driver_config, read_program, un
 from roost.engine.cluster import Cluster
 from roost.engine.cluster_options import wants_inline
 from roost.engine.connection.embedded import embedded, own_cluster_address
-from roost.engine.launch_orders import accelerators_of
 from roost.engine.run import Run
 from roost.engine.workers.remote_errors import RemoteTraceback
 from roost.errors import ClusterError, LaunchError, RoostError, error_for, errors_in, nearest
 from roost.inventory.inventory import Inventory
+from roost.planning.accelerator_needs import needs_of
 from roost.planning.comparison import shape_differences
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
 from roost.planning.plan_files import load_plan
 from roost.planning.planner import plan
+from roost.secret_names import hide_rest
 
-# The keys that a saved plan has decided.
-_PLACING = ("cluster.component_placement", "cluster.layout", "cluster.shares")
+# The sections that a saved plan has decided.
+_PLANNED = ("cluster", "supervise")
 
 
 @click.command("launch")
@@ -82,9 +84,14 @@ def command(**given: Any) -> int:
         raise click.UsageError("--on starts a Ray of its own, and --address names one; give one of them.")
     if options.plan_file is not None and options.model_parallel:
         raise click.UsageError("--plan is placed already, so --model-parallel has no meaning with it.")
-    placing = [one for one in options.overrides if one.lstrip("+~").startswith(_PLACING)]
-    if options.plan_file is not None and placing:
-        raise click.UsageError(f"--plan is placed already, so {placing[0]} would change nothing.")
+    if options.address is not None and wants_inline(None):
+        raise click.UsageError(
+            "ROOST_INLINE is set, so no Ray is used, and --address has no meaning with it."
+        )
+    planned = [one for one in options.overrides if re.split(r"[.=/@]", one.lstrip("+~"))[0] in _PLANNED]
+    if options.plan_file is not None and planned:
+        what = f"--plan is placed already, so {hide_rest(planned[0])} would change nothing."
+        raise click.UsageError(f"{what} Values of secrets come from the environment.")
     summary: dict[str, Any] = {"format_version": FORMAT_VERSION}
     with interrupts() as signals:
         try:
@@ -201,7 +208,7 @@ def run_job(
                 planned = plan(ready.document, cluster, placement=options.placement)
                 _show(planned)
             summary.update(job=cluster.job, plan=planned.digest)
-            progress = LaunchProgress(len(accelerators_of(list(planned.components.values()))))
+            progress = LaunchProgress(len(needs_of(list(planned.components.values()))))
             workers, skip, timeout = ready.code.workers, options.skip, options.timeout
             try:
                 run = started.enter_context(

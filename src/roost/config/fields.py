@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,64}", re.ASCII)  # never "." or "..", which name other folders
+NAME_RULE = "use letters, digits, dot, dash and underscore, at most 64 of them"
 # The tags of unions. Pydantic puts them into the paths of its errors.
 TAGS = frozenset(("text", "rule", "one", "many", "map", "maps"))
 

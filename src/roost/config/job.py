@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roost.config.document import Document, Findings, load
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.labels import label_problems, split_labels
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import layout_problems
@@ -238,8 +238,9 @@ class _JobReader:
                 return  # the rule names no group, or one group twice
         for name in map(str.strip, key.split(",")):
             if not NAME.fullmatch(name):
-                remedy = "use letters, digits, dot, dash and underscore, at most 64 of them"
-                self.findings.add("RC105", f"{name!r} is not a component name", path, key=True, remedy=remedy)
+                self.findings.add(
+                    "RC105", f"{name!r} is not a component name", path, key=True, remedy=NAME_RULE
+                )
             elif name in rules:
                 why = f"it is already placed under {rules[name].path[2]!r}"
                 self._placed_twice(name, path, why, "keep one of them")

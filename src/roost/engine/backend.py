@@ -146,14 +146,14 @@ class Backend(Protocol):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans this job has launched, each once, in the order in which they were first launched."""
+        """The last 1,000 plans this job has launched, each once, in the order in which they were first launched."""
 
     @property
     def is_open(self) -> bool: ...
 
     @property
     def events(self) -> list[Event]:
-        """The events of this job, in order."""
+        """The events of this job, in order, the last 10,000 of them. The driver knows those that it recorded."""
 
     def snapshot(self, timeout: float) -> JobSnapshot:
         """The state of the job's processes and nodes now."""
@@ -167,11 +167,11 @@ class Backend(Protocol):
     def check_open(self) -> None:
         """Raise if the cluster was shut down."""
 
-    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
-        """Add node groups, for every process of the job."""
+    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> list[str]:
+        """Add the node groups of a launch, for every process of the job. Returns labels for `forget_groups`."""
 
     def forget_groups(self, labels: Collection[str]) -> None:
-        """Forget node groups of a launch that failed."""
+        """A launch no longer needs these node groups. Those that no other launch uses are forgotten."""
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
         """Reserve these accelerators for the job, all or none. Returns the ones to pass to `unreserve`."""
@@ -179,8 +179,10 @@ class Backend(Protocol):
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
         """End a launch's use of these accelerators. Gives back those that nothing else uses."""
 
-    def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
-        """Start every process of all orders at once, all or none, and verify where each is."""
+    def start(
+        self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report
+    ) -> Mapping[str, RunningGroup]:
+        """Start every process of all orders at once, all or none, and verify where each is. Returns groups by name."""
 
     def running_group(self, name: str) -> RunningGroup:
         """A worker group of this job. Any process of the job may have launched it."""

@@ -16,7 +16,7 @@ from roost.engine.backends import attached_backend, new_backend
 from roost.engine.cluster_options import ClusterOptions, contradictions, options_of
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
-from roost.engine.launch_orders import accelerators_of, order_for, orders_for
+from roost.engine.launch_orders import order_for, orders_for
 from roost.engine.locks.device_lock import DeviceLock, check_number, check_on, lock_on
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.pool import Pool, open_pool
@@ -28,6 +28,7 @@ from roost.errors import ClusterError, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
+from roost.planning.accelerator_needs import needs_of
 from roost.planning.comparison import on_nodes, shape_differences
 from roost.planning.left_out_secrets import with_secrets
 from roost.planning.plan import Plan
@@ -176,12 +177,12 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans that were launched in this job, by any of its processes, each once."""
+        """The last 1,000 plans that were launched in this job, by any of its processes, each once."""
         return self._backend.plans
 
     @property
     def events(self) -> list[Event]:
-        """What happened in this job, seen from any of its processes."""
+        """What happened in this job, the last 10,000 events: in the driver those that it recorded, elsewhere all."""
         return self._backend.events
 
     # -- launching -------------------------------------------------------------------------------------------------
@@ -228,9 +229,8 @@ class Cluster(AbstractContextManager["Cluster"]):
         plan = plan_one(group, placing, self.inventory, isolate_accelerator)
         order = order_for(plan, plan.components[group], worker, charged=False)
         run = self._launch(plan, [order], timeout, None)
-        launched = run.groups[group]
-        launched._holds = run.holds
-        return launched
+        run._end_with_groups()
+        return run.groups[group]
 
     def launch_components(
         self, plan: Plan, workers: Mapping[str, tuple[GroupLauncher, str]], timeout: float
@@ -241,7 +241,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             order_for(plan, plan.component(component), worker, name)
             for component, (worker, name) in workers.items()
         ]
-        return self._launch(plan, orders, timeout, None).groups
+        run = self._launch(plan, orders, timeout, None)
+        run._end_with_groups()
+        return run.groups
 
     def _launch(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None) -> Run:
         limit, backend = seconds(timeout), self._backend
@@ -257,29 +259,23 @@ class Cluster(AbstractContextManager["Cluster"]):
                 remedy="shut it down first, or launch under another name",
             )
         tell = report or (lambda _: None)
-        new = {
-            name: group for name, group in plan.inventory.groups.items() if name not in self.inventory.groups
-        }
-        if new:
-            backend.learn_groups(new)
-        needs = accelerators_of(list(plan.components.values()))
+        learned = backend.learn_groups(plan.inventory.groups)
+        needs = needs_of(list(plan.components.values()))
         try:
             held = backend.reserve(needs)
         except BaseException:
-            backend.forget_groups(new)
+            backend.forget_groups(learned)
             raise
         try:
             count = sum(map(len, needs.values()))
             tell(Progress(phase="reserved", done=count, total=count))
-            backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
+            running = backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
         except BaseException:
             backend.unreserve(held)
-            backend.forget_groups(new)
+            backend.forget_groups(learned)
             raise
         groups = {
-            order.component.name: WorkerGroup(
-                order.name, backend, backend.running_group(order.name), owned=True
-            )
+            order.component.name: WorkerGroup(order.name, backend, running[order.name], owned=True)
             for order in orders
         }
         launched = [
@@ -287,7 +283,8 @@ class Cluster(AbstractContextManager["Cluster"]):
             for order in orders
         ]
         backend.record(launched)
-        return Run(plan, backend, groups, held, launched[0].time if launched else time.time())
+        began = launched[0].time if launched else time.time()
+        return Run(plan, backend, groups, held, began, learned)
 
     def attach_group(self, name: str) -> WorkerGroup:
         """A group of this job that is running."""
@@ -318,7 +315,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             what = "worker_name must be a text of at least one character"
             raise ClusterError(code="RE115", what=what)
         plan = plan_allocation(worker_name, node_id, gpu_id, self.inventory)
-        held = self._backend.reserve(accelerators_of(list(plan.components.values())))
+        held = self._backend.reserve(needs_of(list(plan.components.values())))
         (place,) = plan.components[worker_name].members
         order = AllocationOrder(
             name=worker_name,

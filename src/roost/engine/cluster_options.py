@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.config.document import Document, load
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.plain_data import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ClusterError, ConfigurationError, counted, error_for, errors_in, render
@@ -25,6 +25,7 @@ class ClusterOptions:
     num_nodes: int | None = None
     config: ClusterConfig | None = None
     document: Document | None = None
+    reported: bool = False  # whether the reader of the document has reported its warnings
     address: str | None = None
     job: str | None = None
     timeout: float = 300.0
@@ -42,6 +43,7 @@ def options_of(
         num_nodes=_checked_count(num_nodes) or (config.num_nodes if config else None),
         config=config,
         document=document,
+        reported=isinstance(cluster_cfg, Document),
         inline=None if inline is None and "ROOST_INLINE" not in os.environ else wants_inline(inline),
         shape=inline if isinstance(inline, str) else os.environ.get("ROOST_INLINE", ""),
         **options,
@@ -54,7 +56,7 @@ def checked_job_name(name: str) -> str:
         raise ClusterError(
             code="RE115",
             what=f"{name!r} is not a job name"[:200],
-            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            remedy=NAME_RULE,
         )
     return name
 
@@ -92,7 +94,7 @@ def with_groups(inventory: Inventory, options: ClusterOptions) -> Inventory:
     grouped, findings = inventory.with_groups(options.config.node_groups, options.document)
     if errors_in(findings):
         raise error_for(findings)
-    if findings:
+    if findings and not options.reported:
         log.warning("%s", render(findings))
     return grouped
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+MOST_EVENTS = 10_000  # of a job that are kept in memory
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:

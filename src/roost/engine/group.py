@@ -55,7 +55,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         self._public = [method for method in running.methods if not method.startswith("_")]
         self._members: Members | None = running.members
         self._backend, self._owned = backend, owned
-        self._holds: Sequence[tuple[int, int]] = ()  # accelerators that `shutdown` gives back
+        self._afterwards: Callable[[], None] = lambda: None  # gives back what is held for this group
         self._attached: Backend | None = None  # a connection to the job that only this group uses
 
     @classmethod
@@ -196,7 +196,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         members, self._members = self._members, None
         if members is not None and self._owned:
             self._backend.end_group(self.name)
-            self._backend.unreserve(self._holds)
+            self._afterwards()
         if members is not None and self._attached is not None:
             _let_go(self._attached)
 

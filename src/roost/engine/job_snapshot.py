@@ -11,6 +11,8 @@ from roost.engine.processes.machine import Machine
 from roost.engine.status import ProcessStatus
 from roost.planning.plan import Plan
 
+LOOK_WITHIN = 5.0  # seconds in which a job should say what its processes do
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:

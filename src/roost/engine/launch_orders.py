@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.supervise import RestartPolicy
 from roost.engine.backend import GroupOrder
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker import GroupLauncher, Worker
-from roost.errors import Finding, LaunchError, WorkerError, nearest
+from roost.errors import Finding, LaunchError, RoostError, WorkerError, nearest
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
 
@@ -51,7 +51,7 @@ def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = (
         if name in workers:
             try:
                 orders.append(order_for(plan, plan.components[name], workers[name]))
-            except (LaunchError, WorkerError) as error:
+            except RoostError as error:
                 problems += error.findings
     if problems:
         raise LaunchError(*problems)
@@ -68,7 +68,7 @@ def order_for(
         raise LaunchError(
             code="RE115",
             what=f"{group!r} is not a group name",
-            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            remedy=NAME_RULE,
         )
     arguments = [*launcher.args, *launcher.kwargs.values()]
     if any(isinstance(one, GroupResult) or getattr(one, "result", None) is not None for one in arguments):
@@ -100,11 +100,14 @@ def _launcher(worker: Any, component: str) -> GroupLauncher:
     )
 
 
-def accelerators_of(components: Sequence[ComponentPlan]) -> dict[int, set[int]]:
-    """The accelerators these components hold, by node. Robots and bare nodes are not there to be reserved."""
-    needs: dict[int, set[int]] = {}
-    for members in {id(part.members): part.members for part in components}.values():
-        for place in members:
-            if place.holds_accelerators:
-                needs.setdefault(place.cluster_node_rank, set()).update(place.hardware)
-    return needs
+def aftermath_of_launch(orders: Sequence[GroupOrder]) -> str:
+    """What becomes of the other processes when one cannot start, for the error."""
+    return (
+        "the whole group was taken down"
+        if len(orders) == 1
+        else "all that was started with it was taken down"
+    )
+
+
+def aftermath_of_restart(ranks: Sequence[int], world_size: int) -> str:
+    return "the whole group was taken down" if len(ranks) == world_size else "the other ranks go on"

@@ -36,7 +36,7 @@ class Pool(AbstractContextManager["Pool"]):
         self.cluster, self.layout, self.plan = cluster, layout, plan
         self._backend = backend
         self._positions: tuple[Position, ...] | None = tuple(positions)
-        self._companions: list[WorkerGroup] = []
+        self._companions: list[WorkerGroup] = []  # groups that end with it
 
     @property
     def positions(self) -> tuple[Position, ...]:
@@ -106,7 +106,9 @@ class Pool(AbstractContextManager["Pool"]):
                 for name, part in parts.items()
             }
             plan = replace(plan, components={**plan.components, **seen})
-        return self.cluster.launch_components(plan, workers, timeout)
+        launched = self.cluster.launch_components(plan, workers, timeout)
+        self._companions = [one for one in self._companions if one.is_running] + list(launched.values())
+        return launched
 
     def end_with(self, group: WorkerGroup) -> None:
         """Make `release` end this group too, although the group holds no accelerator of the pool."""
@@ -115,8 +117,8 @@ class Pool(AbstractContextManager["Pool"]):
     def release(self) -> None:
         """End this process's groups on the accelerators, and give the accelerators back. May be called twice."""
         positions, self._positions = self._positions, None
-        while self._companions:
-            self._companions.pop().shutdown()
+        while self._companions:  # in the order of their start: routers before their engines
+            self._companions.pop(0).shutdown()
         if positions:
             self._backend.give_back_positions(positions)
 

@@ -12,14 +12,13 @@ from types import MappingProxyType
 from roost.engine.backend import Backend
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
+from roost.engine.job_snapshot import LOOK_WITHIN
 from roost.engine.run_record import ProcessRecord, RunRecord
 from roost.engine.status import Status, absent_status
 from roost.engine.trace import trace_events
 from roost.errors import WorkerError, nearest
 from roost.planning.files import write_file
 from roost.planning.plan import Plan
-
-LOOK_WITHIN = 5.0  # seconds in which the nodes should say what their processes do
 
 
 class Run(AbstractContextManager["Run"]):
@@ -32,11 +31,13 @@ class Run(AbstractContextManager["Run"]):
         groups: Mapping[str, WorkerGroup],
         taken: Sequence[tuple[int, int]],
         began: float,
+        node_groups: Sequence[str] = (),
     ) -> None:
         self._plan, self._began = plan, began
         self.groups: Mapping[str, WorkerGroup] = MappingProxyType(dict(groups))  # by component
         self._backend = backend
         self._taken: list[tuple[int, int]] | None = list(taken)  # None once it was shut down
+        self._node_groups = tuple(node_groups)  # those that the cluster knows for this run
         self._events: list[Event] = []  # once it was shut down
 
     @property
@@ -146,15 +147,30 @@ class Run(AbstractContextManager["Run"]):
 
     def shutdown(self) -> None:
         """End every process of the run and give back its accelerators. May be called twice."""
-        ended = Event(action="shut down")
-        if self._taken is not None:
-            self._events = [*self.events, ended]
-            self._backend.record([ended])
+        try:
+            if self._taken is not None:
+                ended = [Event(action="shut down", component=group.name) for group in self.groups.values()]
+                self._events = [*self.events, *ended]  # an attached process asks a manager, which may be gone
+                self._backend.record(ended)
+        finally:
+            for group in self.groups.values():
+                group.shutdown()
+            self._give_back()
+
+    def _end_with_groups(self) -> None:
+        """Give back what it holds when the last of its groups is shut down."""
         for group in self.groups.values():
-            group.shutdown()
+            group._afterwards = self._give_back_unless_running
+
+    def _give_back_unless_running(self) -> None:
+        if not any(group.is_running for group in self.groups.values()):
+            self._give_back()
+
+    def _give_back(self) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
             self._backend.unreserve(taken)
+            self._backend.forget_groups(self._node_groups)
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()

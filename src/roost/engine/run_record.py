@@ -47,12 +47,3 @@ class RunRecord:
     def began(self) -> float:
         """When the first call started."""
         return min((call.start for one in self.processes for call in one.calls), default=self.until)
-
-    def busy_seconds(self, component: str, since: float = 0.0) -> float:
-        """How long the busiest rank of a component worked."""
-        ranks: dict[int, float] = {}
-        for one in self.processes:
-            if one.component == component:
-                worked = sum(end - max(start, since) for start, end in one.busy(self.until) if end > since)
-                ranks[one.rank] = ranks.get(one.rank, 0.0) + worked
-        return max(ranks.values(), default=0.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.config.document import Document, Findings
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import EnvConfig, NodeGroupConfig
@@ -41,8 +41,7 @@ def build_groups(
             what, remedy = f"node group {label!r} is declared twice", "merge the two, or rename one"
             findings.add("RI102", what, place, remedy=remedy)
         elif not NAME.fullmatch(label):
-            remedy = "use letters, digits, dot, dash and underscore, at most 64 of them"
-            findings.add("RC105", f"{shown(label)} is not a node group label", place, remedy=remedy)
+            findings.add("RC105", f"{shown(label)} is not a node group label", place, remedy=NAME_RULE)
         else:
             groups[label] = reader.group(label, config, (*path, index))
     return groups, findings

@@ -31,8 +31,8 @@ def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
                 Finding(
                     code="RI102",
                     what=f"the cluster knows another node group {label!r}",
-                    why="it was started with other node groups than the job was placed with",
-                    remedy="start it with the job's section: Cluster(cluster_cfg=cfg.cluster)",
+                    why="it was started with other node groups, or a run that has not ended brought its own",
+                    remedy="start it with the job's section: Cluster(cluster_cfg=cfg.cluster), or shut that run down first",
                 )
             )
     return findings

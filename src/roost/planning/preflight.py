@@ -10,6 +10,7 @@ from roost.config.layout import Layout
 from roost.config.ranks import ranges
 from roost.errors import Finding
 from roost.inventory.nodes import Node
+from roost.planning.accelerator_needs import by_node
 from roost.planning.plan import Plan
 
 
@@ -64,10 +65,11 @@ def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -
         return []
     pool = layout if layout is not None and layout.accelerators is None else None  # takes any free ones
     pooled = set(pool.components) if pool else set[str]()
-    needs: dict[int, set[int]] = {}
-    for device, uses in plan.occupancy.items():
-        if not device.group and any(use.component not in pooled for use in uses):
-            needs.setdefault(device.node, set()).add(device.number)
+    needs = by_node(
+        (device.node, device.number)
+        for device, uses in plan.occupancy.items()
+        if not device.group and any(use.component not in pooled for use in uses)
+    )
     findings = shortages(needs, plan.inventory.nodes, holders)
     if pool is None or not pool.reserved:
         return findings

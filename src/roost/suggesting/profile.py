@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from roost.config.document import Document, read_file
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import validate
 from roost.errors import ConfigurationError, Finding, Path, error_for, nearest, shown
@@ -136,9 +136,8 @@ class _Checks:
             )
         for name in self.names:
             if not NAME.fullmatch(name):
-                remedy = "use letters, digits, dot, dash and underscore, at most 64 of them"
                 what = f"{shown(name)} is not a component name"
-                yield self.finding("RC105", what, "components", name, key=True, remedy=remedy)
+                yield self.finding("RC105", what, "components", name, key=True, remedy=NAME_RULE)
         for name, part in self.read.components.items():
             yield from self._sizes(name, part)
         if self.flow_written:

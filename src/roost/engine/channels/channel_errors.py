@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.engine.channels.channel_table import (
     ChannelState,
     Drained,
@@ -95,7 +95,7 @@ def check_name(name: Any, noun: str) -> None:
         raise ConfigurationError(
             code="RC105",
             what=f"{shown(name)} is not a name of a {noun}",
-            remedy="use letters, digits, dot, dash and underscore, at most 64 of them",
+            remedy=NAME_RULE,
         )
 
 

@@ -43,6 +43,15 @@ def named(create: Callable[[], Any], within: float = 5.0) -> Any:
             time.sleep(0.02)
 
 
+def create_named(create: Callable[[], Any], name: str, error: type[RoostError], remedy: str) -> Any:
+    """Create an actor of a name that the program chose. Raises this error when the name is taken."""
+    try:
+        return named(create)
+    except ValueError as taken:
+        what = f"an actor named {name!r} exists already"
+        raise error(code="RE115", what=what, why=first_line(taken, 200), remedy=remedy) from None
+
+
 def find_actor(name: str, job: str) -> Any:
     """An actor of a job. Raises `ValueError` when there is none."""
     return ask_head(lambda: ray.get_actor(name, namespace=job_namespace(job)))

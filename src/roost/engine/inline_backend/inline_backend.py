@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +23,14 @@ from roost.engine.backend import (
 from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.cluster_options import ClusterOptions, checked_job_name, with_groups
-from roost.engine.events import Event
+from roost.engine.events import MOST_EVENTS, Event
 from roost.engine.inline_backend.inline_buffer import InlineBuffer
 from roost.engine.inline_backend.inline_channel import InlineChannel
 from roost.engine.inline_backend.inline_workers import InlineWorkers
 from roost.engine.job_snapshot import DriverStatus, JobSnapshot, NodeStatus, channel_status
+from roost.engine.kept_plans import keep_plan
+from roost.engine.launch_orders import aftermath_of_launch
+from roost.engine.learned_groups import LearnedGroups
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.ports.port_lease import PortLease
@@ -104,7 +108,8 @@ class InlineBackend:
         self.master_addr, self.master_port = LOOPBACK, 29500
         self._groups: dict[str, InlineWorkers] = {}
         self._plans: dict[str, Plan] = {}  # by digest
-        self._events: list[Event] = []
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._learned = LearnedGroups()
         self._ports = PortShelf()
         self._lock_tables: dict[int, LockTable] = {}
         self._channels: dict[str, ChannelDesk] = {}
@@ -163,11 +168,12 @@ class InlineBackend:
         if not self._open:
             raise ClusterError(code="RE106", what=f"the cluster of job {self.job!r} was shut down")
 
-    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> None:
-        self.inventory = self.inventory.joined(groups)
+    def learn_groups(self, groups: Mapping[str, NodeGroup]) -> list[str]:
+        self.inventory, used = self._learned.learn(self.inventory, groups)
+        return used
 
     def forget_groups(self, labels: Collection[str]) -> None:
-        self.inventory = self.inventory.without(labels)
+        self.inventory, _ = self._learned.forget(self.inventory, labels)
 
     def reserve(self, needs: Needs) -> list[tuple[int, int]]:
         return []  # nothing is held inline
@@ -175,19 +181,22 @@ class InlineBackend:
     def unreserve(self, accelerators: Sequence[tuple[int, int]]) -> None:
         pass
 
-    def start(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report) -> None:
+    def start(
+        self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report
+    ) -> dict[str, RunningGroup]:
         total = sum(len(order.placements) for order in orders)
         master = (self.master_addr, self.master_port)
         groups = [InlineWorkers(self.job, plan.inventory, order, master) for order in orders]
         done = 0
         for group in groups:
             for rank in range(len(group.order.placements)):
-                group.start_rank(rank)
+                group.start_rank(rank, aftermath_of_launch(orders))
                 done += 1
                 report(Progress(phase="ready", done=done, total=total))
         report(Progress(phase="verified", done=total, total=total))
         self._groups.update({group.name: group for group in groups})
-        self._plans[plan.digest] = plan
+        keep_plan(self._plans, plan.digest, plan)
+        return {group.name: group.as_running() for group in groups}
 
     def taken(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self._groups]
@@ -197,8 +206,7 @@ class InlineBackend:
             raise ClusterError(
                 code="RE116", what=f"no group {name!r} is running", remedy=nearest(name, self._groups)
             )
-        group = self._groups[name]
-        return RunningGroup(methods=tuple(group.order.worker.methods), members=group)
+        return self._groups[name].as_running()
 
     def restarted(self, name: str) -> None:
         pass  # there is no other process to tell

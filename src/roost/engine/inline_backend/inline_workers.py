@@ -7,13 +7,14 @@ import inspect
 import os
 import time
 import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine.backend import GroupOrder, ProcessFacts
+from roost.engine.backend import GroupOrder, ProcessFacts, RunningGroup
+from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.status import ProcessStatus, seen_status
 from roost.engine.workers import environment
 from roost.engine.workers.arguments import arguments_of, assembled, constructor_arguments
@@ -47,11 +48,16 @@ class InlineWorkers:
             seat_of(place, str(inventory.nodes[place.cluster_node_rank])) for place in order.placements
         ]
         self._settings: dict[int, environment.RankSettings] = {}
+        self._environments: dict[int, dict[str, str]] = {}  # what each rank's process would have
         self._workers: dict[int, Any] = {}
         self._logs: dict[int, CallLog] = {}
         self._replaced: list[ProcessFacts] = []  # of ranks that were restarted
 
-    def start_rank(self, rank: int) -> None:
+    def as_running(self) -> RunningGroup:
+        return RunningGroup(methods=tuple(self.order.worker.methods), members=self)
+
+    def start_rank(self, rank: int, aftermath: str) -> None:
+        """Make the worker of a rank. `aftermath` says in the error what becomes of the others."""
         order, place = self.order, self.order.placements[rank]
         before = self._settings.get(rank)
         if before is not None:
@@ -69,9 +75,10 @@ class InlineWorkers:
             node_paths=os.environ,
             generation=before.context.generation + 1 if before else 0,
         )
+        self._environments[rank] = {**os.environ, **settings.variables}
         self._logs[rank] = CallLog(order.worker.methods, slots=1_024, shared=False)
         try:
-            with _as_rank(settings):
+            with self._as_rank(rank):
                 args, kwargs = constructor_arguments(rank, order.worker.args, order.worker.kwargs)
                 self._workers[rank] = order.worker.cls(*args, **kwargs)
                 if settings.context.generation:
@@ -80,7 +87,7 @@ class InlineWorkers:
             self._workers.pop(rank, None)
             raise LaunchError(
                 code="RE108",
-                what=f"{order.name} rank {rank} ({self.seats[rank]}) could not start",
+                what=f"{order.name} rank {rank} ({self.seats[rank]}) could not start; {aftermath}",
                 why=in_one_line(error)[:500],
             ) from error
 
@@ -102,7 +109,7 @@ class InlineWorkers:
             return Outcome(origin=origin, ended="this rank was ended")
         log = self._logs[rank]
         place, began = log.begin(method), time.perf_counter()
-        with _as_rank(self._settings[rank]):
+        with self._as_rank(rank):
             try:
                 value = getattr(self._workers[rank], method)(*args, **kwargs)
                 if inspect.isawaitable(value):
@@ -119,6 +126,18 @@ class InlineWorkers:
                 raise
         log.end(place, RETURNED)
         return Outcome(value=value, seconds=time.perf_counter() - began)
+
+    @contextmanager
+    def _as_rank(self, rank: int) -> Iterator[None]:
+        """The environment of the rank, which keeps what the worker sets in it."""
+        outside = dict(os.environ)
+        _replace_environment(self._environments[rank])
+        try:
+            with _running_as(self._settings[rank].context):
+                yield
+        finally:
+            self._environments[rank] = dict(os.environ)
+            _replace_environment(outside)
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
         current = [self._facts(rank, settings) for rank, settings in self._settings.items()]
@@ -157,8 +176,12 @@ class InlineWorkers:
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         self.end(ranks)
-        for rank in ranks:
-            self.start_rank(rank)
+        try:
+            for rank in ranks:
+                self.start_rank(rank, aftermath_of_restart(ranks, len(self.placements)))
+        except BaseException:
+            self.end(ranks)
+            raise
 
     def end(self, ranks: Sequence[int]) -> None:
         for rank in ranks:
@@ -195,16 +218,9 @@ def _finish(awaitable: Any) -> Any:
         return other.submit(asyncio.run, body()).result()
 
 
-@contextmanager
-def _as_rank(settings: environment.RankSettings) -> Iterator[None]:
-    saved = dict(os.environ)
-    os.environ.update(settings.variables)
-    try:
-        with _running_as(settings.context):
-            yield
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)
+def _replace_environment(variables: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 class InlineResult(GroupResult):

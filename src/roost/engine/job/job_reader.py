@@ -21,17 +21,24 @@ from roost.engine.connection.actors import find_actor, job_namespace
 from roost.engine.connection.cluster_watch import ask_head, check_head, patient_wait
 from roost.engine.events import Event
 from roost.engine.job.channel_host import channel_actor
-from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs
+from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs, running_text
 from roost.engine.job.node_agent import agent_name
 from roost.engine.job.node_sight import NodeSight
-from roost.engine.job_snapshot import ChannelStatus, DriverStatus, JobSnapshot, NodeStatus, channel_status
+from roost.engine.job_snapshot import (
+    LOOK_WITHIN,
+    ChannelStatus,
+    DriverStatus,
+    JobSnapshot,
+    NodeStatus,
+    channel_status,
+)
+from roost.engine.kept_plans import keep_plan
 from roost.engine.processes.process_facts import Process
 from roost.engine.status import ProcessStatus, absent_status, seen_status
 from roost.engine.workers.call_summary import CallSummary
 from roost.errors import JobEnded, NoAnswer, nearest
 from roost.planning.plan import Plan
 
-LOOK_WITHIN = 5.0  # seconds that the processes of roost have to answer
 MOST_EVENTS = 1_000
 MOST_CHANNELS = 200
 MOST_AT_ONCE = 16  # jobs
@@ -74,7 +81,7 @@ class JobReader:
             raise JobEnded(
                 code="RE106",
                 what=f"no job {self.job!r} is running",
-                why=f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster",
+                why=running_text(jobs),
                 remedy=nearest(self.job, jobs) if jobs else "",
             )
         self._learn(silent, deadline)
@@ -156,7 +163,8 @@ class JobReader:
         if NodeManager.NAME in found:
             told = found[NodeManager.NAME][0]
             self._layout, self._became = told["layout"], told["became"]
-            self._plans |= {digest: pickle.loads(plan) for digest, plan in told["plans"].items()}
+            for digest, plan in told["plans"].items():
+                keep_plan(self._plans, digest, pickle.loads(plan))
         if WorkerManager.NAME in found:
             told = found[WorkerManager.NAME][0]
             if told["revision"] != self._revision:

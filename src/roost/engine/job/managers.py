@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import ray
 
 from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.events import MOST_EVENTS
 from roost.engine.job.job_folder import JobHistory
 from roost.engine.job.open_jobs import own_job
 from roost.engine.job.started_process import StartedProcess
 from roost.engine.job.take_down_order import TakeDownOrder
+from roost.engine.kept_plans import keep_plan
 from roost.errors import ClusterError
 
 ANSWER_WITHIN = 30.0
-MOST_EVENTS = 10_000  # in memory; the file has all
-MOST_PROCESSES = 50_000  # as well
+MOST_PROCESSES = 50_000  # in memory; the file has all
 
 
 class Proxy:
@@ -61,7 +62,7 @@ class Manager:
             handle = find_actor(cls.NAME, name)
         except ValueError:
             raise ClusterError(
-                code="RE106", what=f"no job {name!r} is running", remedy=_running_text()
+                code="RE106", what=f"no job {name!r} is running", remedy=running_text(running_jobs())
             ) from None
         return Proxy(handle, f"{cls.NAME} of job {name!r}")
 
@@ -93,10 +94,12 @@ class NodeManager(Manager):
 
     def add_plan(self, digest: str, plan: bytes, instead_of: str | None = None) -> None:
         """Keep a plan that the job has launched. It is not unpickled here: that would load all of planning."""
-        self._plans[digest] = plan
+        keep_plan(self._plans, digest, plan)
+        self._became.pop(digest, None)  # launched again, it has not moved
         if instead_of is not None:
-            became = {old: digest if new == instead_of else new for old, new in self._became.items()}
-            self._became = {**became, instead_of: digest}
+            self._became = {old: digest if new == instead_of else new for old, new in self._became.items()}
+            self._became[instead_of] = digest
+        self._became = {old: new for old, new in self._became.items() if new in self._plans}
 
     def get_plans(self) -> list[bytes]:
         return list(self._plans.values())
@@ -326,9 +329,8 @@ def current_job() -> str:
         return jobs[0]
     what = "several jobs are running" if jobs else "no job is running"
     remedy = "name one: Cluster(job=...)" if jobs else "start one with Cluster(num_nodes=...)"
-    raise ClusterError(code="RE106", what=what, why=_running_text(), remedy=remedy)
+    raise ClusterError(code="RE106", what=what, why=running_text(jobs), remedy=remedy)
 
 
-def _running_text() -> str:
-    jobs = running_jobs()
+def running_text(jobs: Sequence[str]) -> str:
     return f"running: {', '.join(jobs)}" if jobs else "none is running on this cluster"

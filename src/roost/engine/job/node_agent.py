@@ -212,9 +212,6 @@ class NodeAgent(NodeInspection):
         self._keep_watch()
         return ports
 
-    async def release_ports(self, ports: Iterable[int]) -> None:
-        self._shelf.release(ports)
-
     async def release_lease(self, owner: Owner) -> None:
         """Release the ports of an owner. Not by number: a released port may belong to another owner by now."""
         self._shelf.release_owner(owner)

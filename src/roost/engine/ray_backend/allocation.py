@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import ray
 from ray import cloudpickle
 
 from roost.engine.backend import AllocationOrder
-from roost.engine.connection.actors import NAMESPACE, on_node
-from roost.engine.workers.remote_errors import first_line
+from roost.engine.connection.actors import NAMESPACE, create_named, on_node
 from roost.errors import ClusterError
 from roost.inventory.accelerators import accelerator_kind
 
@@ -24,16 +24,9 @@ def start_allocated(order: AllocationOrder, node_id: str, devices: Sequence[str]
     actor = allocated_actor(order.cls).options(
         name=order.name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=on_node(node_id)
     )
-    try:
-        # By reference: arguments are kept by Ray's server.
-        return actor.remote(ray.put(variables), ray.put(program))
-    except ValueError as error:
-        raise ClusterError(
-            code="RE115",
-            what=f"an actor named {order.name!r} exists already",
-            why=first_line(error, 200),
-            remedy="choose another worker_name",
-        ) from None
+    # By reference: arguments are kept by Ray's server.
+    create = partial(actor.remote, ray.put(variables), ray.put(program))
+    return create_named(create, order.name, ClusterError, "choose another worker_name")
 
 
 def allocated_actor(cls: type) -> Any:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from roost.engine.events import Event
 from roost.engine.job.managers import WorkerManager
+from roost.engine.job_snapshot import LOOK_WITHIN
 from roost.errors import WorkerError
 
 if TYPE_CHECKING:
     from roost.engine.ray_backend.ray_workers import RayWorkers
 
 LOOK_EVERY = 0.2  # seconds
-LOOK_WITHIN = 5.0
 
 
 def wait_until_recovered(workers: RayWorkers, timeout: float) -> tuple[bool, str]:

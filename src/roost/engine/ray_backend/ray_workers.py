@@ -15,6 +15,7 @@ from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
 from roost.engine.job.agents import agent_of
 from roost.engine.job.started_process import StartedProcess
 from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.attached_recovery import wait_until_recovered
 from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_abandoned, once, sweep
@@ -274,8 +275,7 @@ class RayWorkers:
         """These ranks anew. When one cannot start, all of these are ended; the others go on."""
         assert self.start is not None
         self._claim(ranks)
-        everyone = len(ranks) == len(self.placements)
-        aftermath = "the whole group was taken down" if everyone else "the other ranks go on"
+        aftermath = aftermath_of_restart(ranks, len(self.placements))
         try:
             if self.watch is not None:
                 self.watch.ending(self.name, ranks)
@@ -368,7 +368,7 @@ class RayWorkers:
         for handle in handles:
             ray.kill(handle)
         if self.start is not None:
-            live[self.placements[0].cluster_node_rank].agent.release_ports.remote([self.start.master_port])
+            self.start.release_port()
 
 
 def _is_reference(argument: Any) -> bool:

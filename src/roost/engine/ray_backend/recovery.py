@@ -187,9 +187,18 @@ class Recovery:
             order, workers = self._watched.groups[restart.component]
             orders[restart.component] = replace(order, component=found.plan.components[component])
             workers.move(orders[restart.component], found.plan.inventory)
-        moves = ", ".join(map(str, found.moves))
         self.tell(
-            [Event(action="moved", cause="node lost", detail=f"{moves}; new plan {found.plan.short_digest}")]
+            [
+                Event(
+                    action="moved",
+                    component=launched.names[move.component],
+                    rank=move.rank,
+                    node=move.target,
+                    cause="node lost",
+                    detail=f"from node {move.source}; new plan {found.plan.short_digest}",
+                )
+                for move in found.moves
+            ]
         )
 
         def carry_out() -> None:

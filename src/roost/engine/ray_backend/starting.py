@@ -17,10 +17,11 @@ from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine.backend import GroupOrder, Progress, Report
-from roost.engine.connection.actors import job_namespace, named, on_node
-from roost.engine.connection.cluster_watch import check_head, patient_wait
+from roost.engine.connection.actors import answer, create_named, job_namespace, on_node
+from roost.engine.connection.cluster_watch import check_head, cluster_is_gone, patient_wait
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.take_down_order import order_against
+from roost.engine.processes.process_facts import Owner
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation
@@ -31,6 +32,7 @@ from roost.errors import LaunchError, RoostError
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
+from roost.planning.plan import Plan
 
 PROGRAM_WITHIN = 30.0  # seconds; it lies on this node
 _IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
@@ -76,7 +78,8 @@ class GroupStart:
     site: Site
     inventory: Inventory  # of the plan: its node groups say the environments
     order: GroupOrder
-    master_addr: str
+    leader: LiveNode  # the node of rank 0, where the port is leased
+    port_owner: Owner
     master_port: int
     history: Any = None  # the manager that keeps events
     plan: str = ""  # the digest of the plan that was launched
@@ -88,6 +91,13 @@ class GroupStart:
     def __post_init__(self) -> None:
         self.actor = actor_for(self.order.worker.cls, self.order.worker.methods)
         self.program = ray.put(_pickled(self.order))
+
+    @property
+    def master_addr(self) -> str:
+        return self.leader.facts.ip
+
+    def release_port(self) -> None:
+        self.leader.agent.release_lease.remote(self.port_owner)
 
     def renew_program(self) -> None:
         """A new copy, of which this node alone has any: Ray waits 10 s for each copy that it seeks on a lost node."""
@@ -151,15 +161,8 @@ class GroupStart:
         wanted = environment.runtime_env(settings.configured, settings.interpreter)
         if wanted:
             options["runtime_env"] = wanted
-        try:
-            return named(partial(self.actor.options(**options).remote, title))
-        except ValueError as error:
-            raise LaunchError(
-                code="RE115",
-                what=f"an actor named {title!r} exists already",
-                why=first_line(error, 200),
-                remedy="launch the group under another name",
-            ) from None
+        create = partial(self.actor.options(**options).remote, title)
+        return create_named(create, title, LaunchError, "launch the group under another name")
 
     def seat_text(self, rank: int) -> str:
         placement = self.order.placements[rank]
@@ -178,6 +181,39 @@ class GroupStart:
             elif expected.visible is not None and found.visible != expected.visible:
                 wrong.append(f"{self.seat_text(rank)} sees {found.visible!r} instead of {expected.visible!r}")
         return wrong
+
+
+def group_starts(site: Site, plan: Plan, orders: Sequence[GroupOrder], history: Any) -> list[GroupStart]:
+    """What starts each group. Each has a leased port; if one cannot be made, no port stays leased.
+
+    The ports are leased before any rank starts, so that none has to wait for rank 0 to say where to meet.
+    """
+    leaders = [site.live[order.placements[0].cluster_node_rank] for order in orders]
+    owners = [Owner(who=f"job {site.job!r}") for _ in orders]
+    try:
+        asked = [
+            leader.agent.lease_ports.remote(1, False, owner)
+            for leader, owner in zip(leaders, owners, strict=True)
+        ]
+        leased = answer(asked, "leasing ports for the groups")
+        return [
+            GroupStart(
+                site=site,
+                inventory=plan.inventory,
+                order=order,
+                leader=leader,
+                port_owner=owner,
+                master_port=port,
+                history=history,
+                plan=plan.digest,
+            )
+            for order, leader, owner, (port,) in zip(orders, leaders, owners, leased, strict=True)
+        ]
+    except BaseException:
+        if ray.is_initialized() and not cluster_is_gone():
+            for leader, owner in zip(leaders, owners, strict=True):
+                leader.agent.withdraw_lease.remote(owner)
+        raise
 
 
 def gathered(

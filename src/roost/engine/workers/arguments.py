@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine.workers.result import GroupResult
+from roost.engine.workers.result import NOT_INSIDE, GroupResult
 from roost.errors import WorkerError
 
 
@@ -70,8 +70,9 @@ def differ_by_rank(arguments: Iterable[Any]) -> bool:
 
 
 def check_scattered(subject: str, arguments: Iterable[Any], ranks: int, noun: str = "ranks") -> None:
-    """Raise if values cannot be given out to so many ranks."""
+    """Raise if values cannot be given out to so many ranks, or if an argument holds a result inside another value."""
     for argument in arguments:
+        _check_not_inside(subject, argument)
         if not isinstance(argument, Scattered) or len(argument) == ranks > 0:
             continue
         count = len(argument)
@@ -84,6 +85,26 @@ def check_scattered(subject: str, arguments: Iterable[Any], ranks: int, noun: st
             why="" if argument.result is None else "one of the two counts must divide the other",
             remedy="give one value for each rank the call goes to",
         )
+
+
+def _check_not_inside(subject: str, argument: Any) -> None:
+    """Look one level deep. By types, since a list may be long and most of its entries are alike."""
+    if isinstance(argument, dict):
+        inside: Iterable[Any] = argument.values()
+    elif isinstance(argument, (list, tuple)):
+        inside = argument
+    elif isinstance(argument, Scattered):
+        inside = argument.values
+    else:
+        return
+    for kind in set(map(type, inside)):
+        if issubclass(kind, (GroupResult, Scattered)):
+            raise WorkerError(
+                code="RE113",
+                what=f"{subject}: an argument contains a {'scatter' if kind is Scattered else 'result'}",
+                why=NOT_INSIDE,
+                remedy="pass it as an argument of its own, or pass result.wait()",
+            )
 
 
 def arguments_of(

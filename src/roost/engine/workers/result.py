@@ -10,6 +10,8 @@ from typing import Any
 from roost.engine.workers.remote_errors import Origin, in_one_line, origin_of, raised_error
 from roost.errors import CallTimeout, Finding, WorkerDied, WorkerError, WorkerRaised, counted
 
+NOT_INSIDE = "a result is an argument itself, or through roost.scatter; it cannot be inside another value"
+
 
 def seconds(timeout: Any) -> float | None:
     """A timeout in the form Ray takes: None, or at least 0. Negative seconds, of a past deadline, become 0."""
@@ -56,9 +58,7 @@ class GroupResult(ABC):
         return f"<{self.group}.{self.method} on {len(self.ranks)} ranks>"
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "a result is an argument itself, or through roost.scatter; it cannot be inside another value"
-        )
+        raise TypeError(NOT_INSIDE)
 
     def _where(self, position: int) -> str:
         return f"{self.group} rank {self.ranks[position]} ({self._seats[position]})"

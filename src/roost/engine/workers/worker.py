@@ -12,9 +12,11 @@ from roost.errors import ConfigurationError, Finding
 from roost.placement.placement import Placement
 
 START_WITHIN = 300.0  # seconds for all workers of a launch
-# Names of the group itself. A worker method with such a name could not be called through the group.
+# Names of groups and their views. A worker method with such a name could not be called through the group.
 GROUP_NAMES = frozenset(
     (
+        *("_afterwards", "_attached", "_backend", "_group", "_members", "_method", "_methods", "_observed"),
+        *("_owned", "_public", "_ranks", "_running", "_seat", "_started"),
         *("attach", "end_ranks", "execute_on", "handles", "is_running", "name", "placements"),
         *("restart_ranks", "shutdown", "wait_recovered", "worker_info_list", "world_size"),
     )
