@@ -152,7 +152,7 @@ def test_a_restart_that_fails_is_a_cause_of_its_own(cluster: roost.Cluster) -> N
 
 
 def test_hangs_are_hangs_and_hide_nothing(cluster: roost.Cluster) -> None:
-    """One is stopped, one holds the interpreter, and a third dies meanwhile."""
+    """One is stopped, one holds the interpreter, and a third dies meanwhile. The first goes on, and dies later."""
     with launched(cluster, ranks="0-2", ping="0.3s") as run:
         pids = pids_of(run)
         kill(pids[0], signal.SIGSTOP)
@@ -164,6 +164,10 @@ def test_hangs_are_hangs_and_hide_nothing(cluster: roost.Cluster) -> None:
             assert seen(run, lambda one: one.rank == 1, "the held one").cause == "hang"
         finally:
             kill(pids[0], signal.SIGCONT)
+        seen(run, lambda one: one.rank == 0 and one.action == "resumed", "it goes on")
+        kill(pids[0])
+        death = seen(run, lambda one: one.rank == 0 and one.cause == "crash", "its death")
+        assert f"pid {pids[0]} was killed by SIGKILL" in death.detail
 
 
 def test_a_hanging_process_is_replaced(cluster: roost.Cluster) -> None:

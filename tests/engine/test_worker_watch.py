@@ -1,4 +1,5 @@
-"""How a process ended, where the system tells it to the parent alone, as Linux before 6.15 does."""
+"""What an agent finds out about its workers: how they ended, also where the system tells that to the parent alone, as
+Linux before 6.15 does, and whether they hang."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -78,3 +81,34 @@ def test_what_the_process_left_tells_how_it_ended(
     monkeypatch.setattr(worker_watch, "_exit_status", lambda _: None)
     (tmp_path / "err").write_text(logged)
     assert lost(child, tmp_path / "err").how.startswith(how)
+
+
+def test_a_process_that_hung_and_goes_on_is_told() -> None:
+    """And that it hangs again."""
+    told: list[Loss] = []
+    reader: Any = SimpleNamespace(beats=lambda: (len(told) + 1) // 2)  # it beats once after each hang
+    found = keeper.status_of(os.getpid())
+    assert found is not None
+    process = Process(pid=os.getpid(), started=found.start)
+    worker = WatchedWorker(process=process, group="group", rank=0, generation=0, node=0, ping=0.01)
+
+    async def watch() -> list[Loss | None]:
+        latest: list[Loss | None] = []
+        done = asyncio.Event()
+
+        def tell(loss: Loss) -> None:
+            told.append(loss)
+            latest.append(watching.loss_of(process))
+            if len(told) == 3:
+                done.set()
+
+        watching = WorkerWatch(tell)
+        watching.add(worker, reader)
+        await asyncio.wait_for(done.wait(), 60)
+        watching.forget([process])
+        return latest
+
+    latest = asyncio.run(watch())
+    assert [loss.kind for loss in told] == ["hung", "resumed", "hung"]
+    assert latest == [told[0], None, told[2]]
+    assert worker_watch.loss_event(told[1], "hang", "resumed").detail == f"pid {os.getpid()} hung, and goes on"

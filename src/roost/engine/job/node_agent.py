@@ -89,7 +89,8 @@ class NodeAgent(NodeInspection):
 
         def unless_taken() -> None:
             if self._taken < number and loss.worker is not None and self._history is not None:
-                cause = "hang" if loss.kind == "hung" else "out of memory" if loss.out_of_memory else "crash"
+                hang = loss.kind in ("hung", "resumed")
+                cause = "hang" if hang else "out of memory" if loss.out_of_memory else "crash"
                 self._history.record.remote([loss_event(loss, cause, "found; the driver does not answer")])
 
         asyncio.get_running_loop().call_later(TAKEN_WITHIN, unless_taken)

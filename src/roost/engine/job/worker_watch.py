@@ -47,9 +47,9 @@ class WatchedWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A worker that ended or hangs, or, without one, the whole node."""
+    """A worker that ended or hangs, or goes on after it hung; without a worker, the whole node."""
 
-    kind: str  # "ended", "hung" or "node"
+    kind: str  # "ended", "hung", "resumed" or "node"
     worker: WatchedWorker | None = None
     status: int | None = None  # how it ended, as `wait` tells it; None where the system does not say
     out_of_memory: bool = False
@@ -60,6 +60,8 @@ class Loss:
     def how(self) -> str:
         if self.kind == "hung":
             return "hangs: it is stopped, or one thread holds the interpreter"
+        if self.kind == "resumed":
+            return "hung, and goes on"
         if self.status is None:
             return "ended without a word, as SIGKILL does it; this system tells no more"
         code = os.waitstatus_to_exitcode(self.status)
@@ -73,7 +75,7 @@ class Loss:
     @property
     def last_words(self) -> str:
         """Where its log is, and how it ends."""
-        log = next(filter(None, self.worker.logs), "") if self.worker else ""
+        log = next(filter(None, self.worker.logs), "") if self.worker and self.kind != "resumed" else ""
         said = " | ".join(self.tail)
         return f"its log {log}" + (f" ends: {said}" if said else " is empty") if log else ""
 
@@ -137,9 +139,9 @@ class WorkerWatch:
                 os.close(watch.pidfd)
 
     def loss_of(self, process: Process) -> Loss | None:
-        return next(
-            (loss for loss in reversed(self.losses) if loss.worker and loss.worker.process == process), None
-        )
+        of_it = (loss for loss in reversed(self.losses) if loss.worker and loss.worker.process == process)
+        latest = next(of_it, None)
+        return None if latest is None or latest.kind == "resumed" else latest
 
     def is_hung(self, process: Process) -> bool:
         watch = self._watched.get(process)
@@ -208,14 +210,15 @@ class WorkerWatch:
             return
         if watch.reader is None:
             return
-        beats = watch.reader.beats()
+        beats, worker = watch.reader.beats(), watch.worker
         if beats != watch.beats:
+            if watch.hung:
+                self._tell(Loss(kind="resumed", worker=worker, seen=time.time()))
             watch.beats, watch.silent, watch.hung = beats, 0.0, False
             return
         watch.silent += passed
-        if not watch.hung and watch.silent >= MISSED * watch.worker.ping:
+        if not watch.hung and watch.silent >= MISSED * worker.ping:
             watch.hung = True
-            worker = watch.worker
             self._tell(Loss(kind="hung", worker=worker, seen=time.time(), tail=tail_of(worker.logs)))
 
 

@@ -203,15 +203,26 @@ class JobWatch:
         for loss, cause in zip(losses, causes, strict=True):
             worker = loss.worker
             assert worker is not None
-            failure = Failure(
-                component=worker.group, cause=cause, generations={worker.rank: worker.generation}
-            )
+            generations = {worker.rank: worker.generation}
+            if loss.kind == "resumed":
+                self._resume(loss, generations)
+                continue
+            failure = Failure(component=worker.group, cause=cause, generations=generations)
             with self._watched.news:
                 actions = self._watched.supervisor.failed([failure], time.monotonic())
             if actions:
                 self._recovery.tell([loss_event(loss, cause, verb(actions[0]), outlook(actions[0]))])
             self._note({worker.process: loss}, actions)
             self._recovery.carry_out(actions, loss)
+
+    def _resume(self, loss: Loss, generations: Mapping[int, int]) -> None:
+        assert loss.worker is not None
+        with self._watched.news:
+            back = self._watched.supervisor.resumed(loss.worker.group, generations)
+            if back:
+                self._losses.pop(loss.worker.process, None)
+        if back:
+            self._recovery.tell([loss_event(loss, "hang", "resumed")])
 
     def _note(self, losses: Mapping[Process, Loss], actions: Sequence[Action]) -> None:
         with self._watched.news:
