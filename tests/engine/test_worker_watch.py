@@ -111,4 +111,6 @@ def test_a_process_that_hung_and_goes_on_is_told() -> None:
     latest = asyncio.run(watch())
     assert [loss.kind for loss in told] == ["hung", "resumed", "hung"]
     assert latest == [told[0], None, told[2]]
-    assert worker_watch.loss_event(told[1], "hang", "resumed").detail == f"pid {os.getpid()} hung, and goes on"
+    assert (
+        worker_watch.loss_event(told[1], "hang", "resumed").detail == f"pid {os.getpid()} hung, and goes on"
+    )

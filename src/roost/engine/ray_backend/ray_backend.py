@@ -385,7 +385,8 @@ class RayBackend:
         return RunningGroup(methods=tuple(found["methods"]), members=workers)
 
     def restarted(self, name: str) -> None:
-        self._register(None, [self._groups[name]])
+        if (known := self._groups.get(name)) is not None:  # not shut down meanwhile
+            self._register(None, [known])
 
     def end_group(self, name: str) -> None:
         ended = self._groups.pop(name, None)

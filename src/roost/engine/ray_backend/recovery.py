@@ -115,7 +115,7 @@ class Recovery:
         try:
             if restart.move and workers.start is not None:
                 workers.start.renew_program()
-            workers.restart(restart.ranks, START_WITHIN)
+            by_watch = workers.recover(restart.ranks, START_WITHIN)
         except (RoostError, ray.exceptions.RayError) as error:
             if self._watched.closed or not workers.running:
                 return
@@ -127,7 +127,8 @@ class Recovery:
             with self._watched.news:
                 actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic(), cause)
                 self._watched.news.notify_all()
-            reason = error.findings[0].why if isinstance(error, RoostError) else first_line(error)
+            found = error.findings[0] if isinstance(error, RoostError) else None
+            reason = found.why or found.what if found else first_line(error)
             self.tell(
                 [
                     self._event(name, action.ranks, verb(action), cause, f"{reason}; {outlook(action)}")
@@ -137,7 +138,7 @@ class Recovery:
             self.carry_out(actions)
             return
         took = time.monotonic() - began
-        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s"
+        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s" if by_watch else "by hand"
         try:
             self._job.restarted(name)
         except RoostError as error:  # as when a manager was killed

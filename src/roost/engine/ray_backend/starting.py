@@ -105,8 +105,7 @@ class GroupStart:
         started: dict[Any, int] = {}
         for rank in ranks:
             if not wanted():
-                what = f"{self.order.name} was shut down while it started"
-                raise LaunchError(code="RE108", what=what)
+                raise was_shut_down(self.order.name)
             placement = self.order.placements[rank]
             settings = self._settings(placement)
             handle = handles[rank] = self._create(placement, settings)
@@ -215,6 +214,10 @@ def gathered(
             )
     report(Progress(phase="verified", done=len(starts), total=len(starts)))
     return reports
+
+
+def was_shut_down(name: str) -> LaunchError:
+    return LaunchError(code="RE108", what=f"{name} was shut down while it started")
 
 
 def _late(late: Sequence[tuple[GroupStart, int]], total: int, timeout: float) -> LaunchError:

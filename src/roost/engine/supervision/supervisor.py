@@ -73,7 +73,9 @@ class Supervised:
             self.ending.discard(rank)
             self.down.pop(rank, None)
         if not self.down and not self.ending:
-            self.given_up = ""  # nothing restarts what was given up: it came back by hand, or went on by itself
+            self.given_up = (
+                ""  # nothing restarts what was given up: it came back by hand, or went on by itself
+            )
 
     def put_down(self, ranks: Iterable[int], cause: str = "") -> None:
         for rank in ranks:
