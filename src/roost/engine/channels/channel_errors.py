@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from roost.config.fields import NAME
@@ -81,6 +82,15 @@ def not_taken(
     )
 
 
+def counted_as_ended(name: str) -> ChannelError:
+    return ChannelError(
+        code="RE126",
+        what=f"channel {name!r} gives nothing to this process any more",
+        why="Ray lost its node for a while, so what it had taken was handed out again",
+        remedy="start this process anew",
+    )
+
+
 def other_capacity(name: str, asked: int, actual: int | None) -> ClusterError:
     return ClusterError(
         code="RE125",
@@ -105,6 +115,8 @@ def check_capacity(capacity: Any) -> None:
 
 
 def check_put(count: int, key: Any, weights: Any, version: Any, timeout: Any) -> None:
+    if weights is not None and not isinstance(weights, Sequence):
+        raise _wrong(f"weights are a list of numbers, not {shown(weights)}")
     unequal = weights is not None and len(weights) != count
     _check(
         _key_problem(key),
