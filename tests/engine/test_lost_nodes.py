@@ -14,6 +14,7 @@ from remains import held_by
 from running import eventually, new_job
 
 import roost
+from roost.testing.soundness import assert_ended
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -39,8 +40,8 @@ def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
     plan = roost.plan(JOB, cluster)
     run = cluster.launch(plan, {"moves": Frail, "stays": Frail})
     group = run["moves"]
-    before = group.pid().wait(timeout=60)
-    psutil.Process(group.raylet().wait(timeout=60)[2]).send_signal(signal.SIGKILL)
+    before, raylets = group.pid().wait(timeout=60), group.raylet().wait(timeout=60)
+    psutil.Process(raylets[2]).send_signal(signal.SIGKILL)
     eventually(lambda: any(event.action == "moved" for event in run.events), 60, "the ranks are moved")
     lost = [event for event in run.events if event.cause == "node lost" and event.rank is not None]
     assert {(event.component, event.rank, event.node) for event in lost} >= {
@@ -49,6 +50,8 @@ def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
         ("stays", 0, 1),
     }
     group.wait_recovered(120)
+    assert_ended(before[2:], within=20)  # none runs beside the one that moved
+    eventually(lambda: not psutil.pid_exists(raylets[2]), 20, "the raylet is collected")
     assert group.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 1, [1]), (3, 1, [1])]
     assert group.pid().wait(timeout=60)[:2] == before[:2]
     environments = group.environment().wait(timeout=60)

@@ -10,6 +10,7 @@ import pytest
 from crew import Reporter
 
 import roost
+from roost.engine.inline_backend.inline_workers import InlineWorkers
 
 pytestmark = pytest.mark.ray
 NAMES = ("RANK", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK")
@@ -112,3 +113,12 @@ def test_inline_too(tmp_path: Path) -> None:
             assert [one.generation for one in run.status()] == [1, 2]
         with pytest.raises(roost.WorkerError, match=r"before run.shutdown\(\)"):
             run.trace(tmp_path / "late.json")
+
+
+def test_a_wait_without_a_limit_has_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InlineWorkers, "wait_recovered", lambda *_: False)
+    with roost.Cluster(num_nodes=1, inline="1x2") as cluster:
+        strategy = roost.NodePlacementStrategy([0])
+        with Reporter.create_group("note").launch(cluster, strategy, name="late") as group:
+            with pytest.raises(roost.CallTimeout, match="'late' has not recovered in 300 s"):
+                group.wait_recovered(timeout=None)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ import roost
 from roost.engine.connection.actors import find_actor
 from roost.engine.events import Event
 from roost.testing.faults import Faults
+from roost.testing.soundness import assert_no_device_twice, assert_one_process_per_rank
 
 pytestmark = pytest.mark.ray
 
@@ -95,6 +96,8 @@ def test_one_for_one_brings_one_rank_back_as_it_was(cluster: roost.Cluster) -> N
         assert group.environment().wait(timeout=60) == before
         assert pids_of(run)[1] == pids[1]
         assert [one.generation for one in run.status()] == [1, 0]
+        assert_one_process_per_rank(run)
+        assert_no_device_twice(run)
         seen(run, lambda one: one.action == "restarted", "the restart is in the history")
 
 

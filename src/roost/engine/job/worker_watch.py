@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import math
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from roost.secret_names import hide_rest
 
 LOOK_EVERY = 0.5  # seconds between two looks at the heartbeats
 MISSED = 3  # heartbeats
+OOM_WITHIN = 5.0  # seconds in which a process that the kernel kills for want of memory ends
 TAIL_LINES, TAIL_BYTES, TAIL_WIDTH = 5, 8_192, 200
 _SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray writes this for crashes
 # Since Linux 6.15 a pidfd tells how its process ended, to others than the parent too.
@@ -113,7 +115,7 @@ class WorkerWatch:
         self.changed = asyncio.Event()  # replaced after each loss
         self._watched: dict[Process, _Watch] = {}
         self._ticker: asyncio.Task[None] | None = None
-        self._kills = _oom_kills()
+        self._kills, self._kills_rose = _oom_kills(), -math.inf  # by the kernel, and when one was seen
         self._raylet = os.getppid()
         self._raylet_fd = -1
 
@@ -143,6 +145,10 @@ class WorkerWatch:
         latest = next(of_it, None)
         return None if latest is None or latest.kind == "resumed" else latest
 
+    @property
+    def processes(self) -> list[Process]:
+        return list(self._watched)
+
     def is_hung(self, process: Process) -> bool:
         watch = self._watched.get(process)
         return watch is not None and watch.hung
@@ -165,15 +171,14 @@ class WorkerWatch:
         if not _runs(self._raylet):  # its workers end because the node does
             self._node_ended()
             return
-        kills, before = _oom_kills(), self._kills
-        self._kills = kills
+        self._look_at_kills()
         killed = status is None or os.waitstatus_to_exitcode(status) == -signal.SIGKILL
         self._tell(
             Loss(
                 kind="ended",
                 worker=watch.worker,
                 status=status,
-                out_of_memory=killed and kills > before,
+                out_of_memory=killed and time.monotonic() - self._kills_rose <= OOM_WITHIN,
                 seen=time.time(),
                 tail=tail_of(watch.worker.logs),
             )
@@ -196,13 +201,20 @@ class WorkerWatch:
     async def _tick(self) -> None:
         """Look at the heartbeats, until no worker is left. Time that the agent itself did not run does not count."""
         last = time.monotonic()
+        self._kills = _oom_kills()
         while self._watched:
             every = min([LOOK_EVERY, *(watch.worker.ping / 4 for watch in self._watched.values())])
             await asyncio.sleep(every)
             now = time.monotonic()
             passed, last = min(now - last, 2 * every), now
+            self._look_at_kills()
             for watch in list(self._watched.values()):
                 self._look(watch, passed)
+
+    def _look_at_kills(self) -> None:
+        kills = _oom_kills()
+        if kills > self._kills:
+            self._kills, self._kills_rose = kills, time.monotonic()
 
     def _look(self, watch: _Watch, passed: float) -> None:
         if watch.pidfd < 0 and not watch.worker.process.alive():
