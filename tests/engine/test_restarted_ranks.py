@@ -119,6 +119,6 @@ def test_a_wait_without_a_limit_has_the_usual_one(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(InlineWorkers, "wait_recovered", lambda *_: False)
     with roost.Cluster(num_nodes=1, inline="1x2") as cluster:
         strategy = roost.NodePlacementStrategy([0])
-        with Reporter.create_group("note").launch(cluster, strategy, name="late") as group:
-            with pytest.raises(roost.CallTimeout, match="'late' has not recovered in 300 s"):
-                group.wait_recovered(timeout=None)  # type: ignore[arg-type]
+        group = Reporter.create_group("note").launch(cluster, strategy, name="late")
+        with pytest.raises(roost.CallTimeout, match="'late' has not recovered in 300 s"):
+            group.wait_recovered(timeout=None)  # type: ignore[arg-type]

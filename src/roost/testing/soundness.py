@@ -68,9 +68,9 @@ def assert_no_device_twice(run: Run) -> None:
         if one.hardware != "accelerator" or len(names) != len(one.devices):  # it sees those of others too
             continue
         for number, name in zip(one.devices, names, strict=True):
-            device = f"node {one.planned_node} device {number}"
-            first = planned.setdefault((one.node, name), device)
-            assert device == first, f"{device} and {first} are both {name} of node {one.node}"
+            wanted = f"node {one.planned_node} device {number}"
+            first = planned.setdefault((one.node, name), wanted)
+            assert wanted == first, f"{wanted} and {first} are both {name} of node {one.node}"
 
 
 def assert_no_growth(before: Footprint, allowed: int = 0, within: float = 30.0) -> None:

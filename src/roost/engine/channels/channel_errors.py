@@ -117,10 +117,10 @@ def check_capacity(capacity: Any) -> None:
 def check_put(count: int, key: Any, weights: Any, version: Any, timeout: Any) -> None:
     if weights is not None and not isinstance(weights, Sequence):
         raise _wrong(f"weights are a list of numbers, not {shown(weights)}")
-    unequal = weights is not None and len(weights) != count
+    given = count if weights is None else len(weights)
     _check(
         _key_problem(key),
-        f"{len(weights)} weights for {counted(count, 'value')}" if unequal else None,
+        f"{given} weights for {counted(count, 'value')}" if given != count else None,
         *(
             f"a weight is a number above 0, not {shown(weight)}"
             for weight in weights or ()
