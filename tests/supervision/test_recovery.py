@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from roost.config.supervise import RestartPolicy
 from roost.engine.events import Event
+from roost.engine.job.worker_watch import Loss
 from roost.engine.ray_backend import ray_workers
+from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.recovery import Recovery, Watched
-from roost.engine.supervision.supervisor import Action, Failure
+from roost.engine.supervision.supervisor import Action, Failure, Restart
 from roost.errors import LaunchError
 
 pytestmark = pytest.mark.installed
+
+
+class Node:
+    """A node whose agent is asked for news."""
+
+    node_id = "node"
+
+    def __init__(self) -> None:
+        self.asked: list[Future[list[Loss]]] = []
+        self.agent = SimpleNamespace(next_losses=SimpleNamespace(remote=self._ask))
+
+    def _ask(self, _: int) -> Any:
+        self.asked.append(Future())
+        return SimpleNamespace(future=lambda: self.asked[-1])
 
 
 class Group:
@@ -152,3 +170,39 @@ def test_what_starts_while_its_group_is_shut_down_is_ended(group: Group, moment:
     with pytest.raises(LaunchError, match="actor was shut down while it started"):
         group.workers.restart([0, 1], 1.0)
     assert group.killed[-2:] == ["rank 0", "rank 1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(ActorUnavailableError("out of reach", None), 2), (ActorDiedError(), 1)],
+    ids=["out of reach", "dead"],
+)
+def test_an_agent_that_was_out_of_reach_is_asked_again(
+    error: Exception, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node()
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "node", "Alive": True}])
+    job: Any = SimpleNamespace(live=[node])
+    watch = JobWatch(job, {})
+    watch._follow(0)
+    node.asked[0].set_exception(error)
+    for _ in range(2):
+        while not watch._inbox.empty():
+            watch._receive([watch._inbox.get()])
+        watch._look_at_nodes()
+    assert len(node.asked) == asked
+    assert set(watch._suspects) == {0}
+    if asked == 2:
+        node.asked[1].set_result([])
+        watch._receive([watch._inbox.get()])
+        assert not watch._suspects
+        assert len(node.asked) == 3  # for the next news
+
+
+def test_moves_are_made_one_after_the_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+    monkeypatch.setattr(group.recovery, "_move", lambda _: held.append(group.recovery._moving.locked()))
+    move = Restart(component="actor", ranks=(0,), cause="node lost", number=1, limit=1, move=True)
+    group.recovery.carry_out([move])
+    assert held == [True]

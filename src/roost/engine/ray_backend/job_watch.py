@@ -43,7 +43,9 @@ class JobWatch:
         self._recovery = Recovery(job, self._watched, self._follow)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._seen: dict[int, int] = {}  # losses of each node that is followed
-        self._suspects: dict[int, float] = {}  # nodes whose agent is gone, and until when that is looked at
+        # Nodes whose agent does not answer, and until when that is looked at.
+        self._suspects: dict[int, float] = {}
+        self._ask_again: set[int] = set()  # nodes whose agent may only have been out of reach
         self._losses: dict[Process, tuple[Loss, str]] = {}  # with what is done about them
         self._awaited: set[Process] = set()  # dead by Ray's word, without news of their end yet
         self._thread: threading.Thread | None = None
@@ -167,9 +169,12 @@ class JobWatch:
                 losses += self._dead_for_ray(one)
                 continue
             node, answer = one
-            if answer.exception() is not None:
-                self._suspects[node] = time.monotonic() + SUSPECT_FOR
+            if (error := answer.exception()) is not None:
+                self._suspects.setdefault(node, time.monotonic() + SUSPECT_FOR)
+                if not isinstance(error, ray.exceptions.ActorDiedError):
+                    self._ask_again.add(node)
                 continue
+            self._suspects.pop(node, None)
             found = answer.result()
             self._seen[node] += len(found)
             self._ask(node)
@@ -249,6 +254,9 @@ class JobWatch:
                 del self._suspects[node]
                 detail = "roost's agent there ended; its workers are not watched any more"
                 self._recovery.tell([Event(action="reported", node=node, cause="crash", detail=detail)])
+            elif node in self._ask_again:
+                self._ask_again.discard(node)
+                self._ask(node)
 
     def _node_lost(self, nodes: set[int]) -> None:
         """All ranks of a lost node are one incident of their component."""

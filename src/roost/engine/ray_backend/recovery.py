@@ -72,6 +72,9 @@ class Recovery:
     def __init__(self, job: WatchedJob, watched: Watched, follow: Callable[[int], None]) -> None:
         self._job, self._watched, self._follow = job, watched, follow
         self._threads: list[threading.Thread] = []
+        self._moving = (
+            threading.Lock()
+        )  # nodes may be lost one after the other, and each move begins with the last plan
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -99,7 +102,8 @@ class Recovery:
                 hung = None if loss is None or ended else loss.worker
                 self._begin(action, hung)
         if moving:
-            self._move(moving)
+            with self._moving:
+                self._move(moving)
 
     def _begin(self, restart: Restart, hung: WatchedWorker | None = None) -> None:
         self._start_thread(partial(self._restart, restart, hung), f"roost-restart-{restart.component}")
