@@ -328,7 +328,11 @@ class RayBackend:
                 self._uses.update(keys)
                 self._moved_to.setdefault(name, []).extend(keys)
         for name, order in orders.items():
-            self._groups[name] = (order, self._groups[name][1])
+            old, group = self._groups[name]
+            if order.placements[0].cluster_node_rank != old.placements[0].cluster_node_rank:
+                assert group.start is not None
+                group.start.lease_again()
+            self._groups[name] = (order, group)
         self._became = {
             digest: plan if one.digest == before.digest else one for digest, one in self._became.items()
         } | {before.digest: plan}

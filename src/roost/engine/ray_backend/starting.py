@@ -17,10 +17,11 @@ from ray import cloudpickle
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from roost.engine.backend import GroupOrder, Progress, Report
-from roost.engine.connection.actors import job_namespace, named, on_node
+from roost.engine.connection.actors import answer, job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import check_head, patient_wait
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.take_down_order import order_against
+from roost.engine.processes.process_facts import Owner
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation
@@ -92,6 +93,13 @@ class GroupStart:
     def renew_program(self) -> None:
         """A new copy, of which this node alone has any: Ray waits 10 s for each copy that it seeks on a lost node."""
         self.program = ray.put(ray.get(self.program, timeout=PROGRAM_WITHIN))
+
+    def lease_again(self) -> None:
+        """Rank 0 has moved to another node: processes that start from now on meet there."""
+        leader = self.site.live[self.order.placements[0].cluster_node_rank]
+        owner = Owner(who=f"job {self.site.job!r}")
+        (leased,) = answer([leader.agent.lease_ports.remote(1, False, owner)], "leasing a port for rank 0")
+        self.master_addr, self.master_port = leader.facts.ip, leased[0]
 
     def begin(
         self, ranks: Sequence[int], handles: dict[int, Any], wanted: Callable[[], bool]
