@@ -163,7 +163,7 @@ class Supervisor:
                     for rank, generation in failure.generations.items()
                     if found.generations.get(rank) == generation
                     and rank not in found.ending
-                    and (rank not in found.down or failure.cause != found.down[rank] == "hang")
+                    and (rank not in found.down or (found.down[rank] == "hang" and failure.cause != "hang"))
                 )
             )
             if fresh:
