@@ -145,7 +145,7 @@ CODES: dict[str, Code] = {
     "RW106": Code("a key of the older system that does nothing here", "advice"),
     "RW107": Code("process ranks that model-parallel placement does not use", "advice"),
     "RW108": Code("two components that share only where one range ends and the other begins", "advice"),
-    "RW109": Code("a restart policy that robots do not follow", "advice"),
+    "RW109": Code("a restart policy that is not carried out", "advice"),
     "RW110": Code("a flag that may be a misspelt flag of a layout", "advice"),
     "RW111": Code("a piece of hardware listed twice", "advice"),
     "RW112": Code("machines that a scheduler is not told apart", "advice"),

@@ -8,6 +8,7 @@ import pickle
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -21,12 +22,15 @@ from channel_users import (
     pid_of,
     stored_values,
 )
+from ray.exceptions import RayActorError
 from running import alive, eventually, eventually_unless_stuck
 
 import roost
 from live import EndedJob
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.channels.channel_table import Wanted
+from roost.engine.job import channel_host
+from roost.engine.job.channel_host import ChannelHost
 from roost.engine.job.packed_value import Packer, unpack
 from roost.engine.job.ray_channel import _chunks
 
@@ -365,6 +369,43 @@ def test_messages_that_arrive_after_their_end_change_nothing() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("node_lives", [True, False])
+def test_a_consumer_whose_agent_is_gone_is_dead_only_with_its_node(
+    node_lives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def nodes() -> list[dict[str, Any]]:
+        looks.append(1)  # Ray notices at the third look that a node is gone
+        return [{"NodeID": "other", "Alive": True}, {"NodeID": "its", "Alive": node_lives or len(looks) < 3}]
+
+    async def gone(_: Any) -> bool:
+        raise RayActorError
+
+    async def main() -> int:
+        host, agent = ChannelHost(), SimpleNamespace(ended=SimpleNamespace(remote=gone))
+        process: Any = None
+        await host.join_watched("consumer", "who", process, agent, "its")
+        await host.put("put", 1, None, None, None, ["x"])
+        await host.take("take", 1, "consumer", Wanted(count=1))
+        await asyncio.wait_for(next(iter(host._watchers.values())), 60)
+        return await host.size()
+
+    monkeypatch.setattr(channel_host.ray, "nodes", nodes)
+    monkeypatch.setattr(channel_host, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(channel_host, "NOTICED_WITHIN", 0.5 if node_lives else 60)
+    assert asyncio.run(main()) == (0 if node_lives else 1)  # items that go to another process
+    assert len(looks) >= 3
+
+
+def test_a_process_that_counts_as_dead_is_told(inline: roost.Cluster) -> None:
+    channel = roost.Channel("x")
+    channel.put(1)
+    channel._side._desk.consumer_ended("inline", in_order=False)
+    with pytest.raises(roost.ChannelError, match="gives nothing to this process any more"):
+        channel.get()
+
+
 def test_values_that_are_put_together_share_objects() -> None:
     """What an agent is handed at a time, object by object; the numbers are the places of the values."""
     mib = 1024 * 1024
@@ -423,6 +464,11 @@ MISTAKES: list[tuple[Callable[[roost.Channel], Any], str]] = [
     (lambda c: c.put(1, version="3"), "a version is a whole number, not '3'"),
     (lambda c: c.put(1, timeout=None), "timeout is a number of seconds, not None"),
     (lambda c: c.put_many([1, 2], weights=[1]), "1 weights for 2 values"),
+    (
+        lambda c: c.put_many([1], weights=(one for one in [1])),
+        "weights are a list of numbers, not <generator",
+    ),
+    (lambda c: c.put_many([1], weights=1.5), "weights are a list of numbers, not 1.5"),
     (lambda c: c.get_batch(), "a batch has a count or a weight, one of them"),
     (lambda c: c.get_batch(count=1, weight=1), "a batch has a count or a weight, one of them"),
     (lambda c: c.get_batch(count=0), "count is a whole number from 1 on, not 0"),

@@ -194,6 +194,8 @@ SOURCES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda path: [], "the source has no samples"),
     (lambda path: iter(()), "the source has no samples"),
     (lambda path: 7, "7 is not a source of samples"),
+    (lambda path: {"a", "b"}, "a set is not a source of samples"),
+    (lambda path: frozenset("ab"), "its order changes from run to run"),
     (lambda path: path / "missing.jsonl", "cannot be read"),
     (lambda path: lines(path / "empty.jsonl", 0), "the source has no samples"),
     (lambda path: cut(path / "cut.jsonl"), "line 3 is no JSON value"),

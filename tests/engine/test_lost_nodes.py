@@ -14,13 +14,14 @@ from remains import held_by
 from running import eventually, new_job
 
 import roost
+from roost.testing.soundness import assert_ended
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 JOB: dict[str, Any] = {
-    "cluster": {"component_placement": {"moves": "0-3", "stays": "2"}},
+    "cluster": {"component_placement": {"moves": "0-3", "led": "2", "stays": "2"}},
     "supervise": {
-        "moves": {"policy": "relocate", "spare_nodes": 2},
+        "moves,led": {"policy": "relocate", "spare_nodes": 2},
         "stays": {"policy": "one_for_one"},
     },
 }
@@ -37,10 +38,11 @@ def cluster() -> Iterator[roost.Cluster]:
 
 def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
     plan = roost.plan(JOB, cluster)
-    run = cluster.launch(plan, {"moves": Frail, "stays": Frail})
+    run = cluster.launch(plan, {"moves": Frail, "led": Frail, "stays": Frail})
     group = run["moves"]
-    before = group.pid().wait(timeout=60)
-    psutil.Process(group.raylet().wait(timeout=60)[2]).send_signal(signal.SIGKILL)
+    ports = [run[name].environment().wait(timeout=60)[0]["MASTER_PORT"] for name in ("moves", "led")]
+    before, raylets = group.pid().wait(timeout=60), group.raylet().wait(timeout=60)
+    psutil.Process(raylets[2]).send_signal(signal.SIGKILL)
     eventually(lambda: any(event.action == "moved" for event in run.events), 60, "the ranks are moved")
     lost = [event for event in run.events if event.cause == "node lost" and event.rank is not None]
     assert {(event.component, event.rank, event.node) for event in lost} >= {
@@ -49,13 +51,22 @@ def test_only_the_ranks_of_a_killed_node_move(cluster: roost.Cluster) -> None:
         ("stays", 0, 1),
     }
     group.wait_recovered(120)
+    assert_ended(before[2:], within=20)  # none runs beside the one that moved
+    eventually(lambda: not psutil.pid_exists(raylets[2]), 20, "the raylet is collected")
     assert group.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 1, [1]), (3, 1, [1])]
     assert group.pid().wait(timeout=60)[:2] == before[:2]
     environments = group.environment().wait(timeout=60)
     assert [one["CLUSTER_NODE_RANK"] for one in environments] == ["0", "0", "2", "2"]
     assert [one["CUDA_VISIBLE_DEVICES"] for one in environments] == ["0", "1", "0", "1"]
+    assert [one["MASTER_PORT"] for one in environments] == [ports[0]] * 4
+    run["led"].wait_recovered(120)  # its rank 0 has moved, and with it the place to meet
+    (port,) = [one["MASTER_PORT"] for one in run["led"].environment().wait(timeout=60)]
+    assert port != ports[1]
+    met = roost.CollectiveManager.get_proxy(cluster.job).get
+    eventually(lambda: met("led")["master_port"] == int(port), 20, "others find it")
     moved = [event for event in run.events if event.action == "moved"]
-    assert [(event.component, event.rank, event.node) for event in moved] == [
+    assert sorted((event.component, event.rank, event.node) for event in moved) == [
+        ("led", 0, 2),
         ("moves", 2, 2),
         ("moves", 3, 2),
     ]
@@ -79,7 +90,7 @@ def test_a_node_that_is_lost_while_its_rank_restarts(cluster: roost.Cluster, tmp
     """The restart can come to no end there, and is not waited for."""
     job = {
         "cluster": {"component_placement": {"moves": "0-2"}},
-        "supervise": {"moves": JOB["supervise"]["moves"]},
+        "supervise": {"moves": JOB["supervise"]["moves,led"]},
     }
     run = cluster.launch(roost.plan(job, cluster), {"moves": HeldBack.create_group(str(tmp_path))})
     group = run["moves"]

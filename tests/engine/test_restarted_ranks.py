@@ -10,6 +10,7 @@ import pytest
 from crew import Reporter
 
 import roost
+from roost.engine.inline_backend.inline_workers import InlineWorkers
 
 pytestmark = pytest.mark.ray
 NAMES = ("RANK", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK")
@@ -77,6 +78,7 @@ def test_a_dead_rank_comes_back_as_it_was_and_the_others_stay(
     assert group.execute_on(0).pid().wait(60) == pids[:1]
     with pytest.raises(roost.WorkerDied):
         group.execute_on(1).pid().wait(60)
+    group.wait_recovered(60)  # nothing is under way
     # Now it can.
     refusal.unlink()
     group.restart_ranks(1)
@@ -111,3 +113,12 @@ def test_inline_too(tmp_path: Path) -> None:
             assert [one.generation for one in run.status()] == [1, 2]
         with pytest.raises(roost.WorkerError, match=r"before run.shutdown\(\)"):
             run.trace(tmp_path / "late.json")
+
+
+def test_a_wait_without_a_limit_has_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InlineWorkers, "wait_recovered", lambda *_: False)
+    with roost.Cluster(num_nodes=1, inline="1x2") as cluster:
+        strategy = roost.NodePlacementStrategy([0])
+        group = Reporter.create_group("note").launch(cluster, strategy, name="late")
+        with pytest.raises(roost.CallTimeout, match="'late' has not recovered in 300 s"):
+            group.wait_recovered(timeout=None)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ import roost
 from roost.engine.connection.actors import find_actor
 from roost.engine.events import Event
 from roost.testing.faults import Faults
+from roost.testing.soundness import assert_no_device_twice, assert_one_process_per_rank
 
 pytestmark = pytest.mark.ray
 
@@ -95,6 +96,8 @@ def test_one_for_one_brings_one_rank_back_as_it_was(cluster: roost.Cluster) -> N
         assert group.environment().wait(timeout=60) == before
         assert pids_of(run)[1] == pids[1]
         assert [one.generation for one in run.status()] == [1, 0]
+        assert_one_process_per_rank(run)
+        assert_no_device_twice(run)
         seen(run, lambda one: one.action == "restarted", "the restart is in the history")
 
 
@@ -152,7 +155,7 @@ def test_a_restart_that_fails_is_a_cause_of_its_own(cluster: roost.Cluster) -> N
 
 
 def test_hangs_are_hangs_and_hide_nothing(cluster: roost.Cluster) -> None:
-    """One is stopped, one holds the interpreter, and a third dies meanwhile."""
+    """One is stopped, one holds the interpreter, and a third dies meanwhile. The first goes on, and dies later."""
     with launched(cluster, ranks="0-2", ping="0.3s") as run:
         pids = pids_of(run)
         kill(pids[0], signal.SIGSTOP)
@@ -164,6 +167,10 @@ def test_hangs_are_hangs_and_hide_nothing(cluster: roost.Cluster) -> None:
             assert seen(run, lambda one: one.rank == 1, "the held one").cause == "hang"
         finally:
             kill(pids[0], signal.SIGCONT)
+        seen(run, lambda one: one.rank == 0 and one.action == "resumed", "it goes on")
+        kill(pids[0])
+        death = seen(run, lambda one: one.rank == 0 and one.cause == "crash", "its death")
+        assert f"pid {pids[0]} was killed by SIGKILL" in death.detail
 
 
 def test_a_hanging_process_is_replaced(cluster: roost.Cluster) -> None:

@@ -1,24 +1,29 @@
-"""How a process ended, where the system tells it to the parent alone, as Linux before 6.15 does."""
+"""What an agent finds out about its workers: how they ended, also where the system tells that to the parent alone, as
+Linux before 6.15 does, and whether they hang."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from roost.engine.job import worker_watch
+from roost.engine.job import node_agent, worker_watch
+from roost.engine.job.node_agent import NodeAgent
 from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch
 from roost.engine.processes import keeper
 from roost.engine.processes.process_facts import Process
 from roost.engine.workers.call_log import CallLog, CallReader
 
 
-def lost(child: Callable[[CallLog], None], log_file: Path) -> Loss:
-    """What is found out about a process that does this."""
+def lost(child: Callable[[CallLog], None], log_file: Path, ready: Callable[[], bool] = lambda: True) -> Loss:
+    """What is found out about a process that does this once the watch is `ready`."""
     log = CallLog(["step"], slots=4)
     go, release = os.pipe()
     pid = os.fork()
@@ -35,6 +40,7 @@ def lost(child: Callable[[CallLog], None], log_file: Path) -> Loss:
         rank=0,
         generation=0,
         node=0,
+        ping=0.1,
         logs=(str(log_file),),
     )
 
@@ -42,6 +48,8 @@ def lost(child: Callable[[CallLog], None], log_file: Path) -> Loss:
         told: asyncio.Future[Loss] = asyncio.get_running_loop().create_future()
         watching = WorkerWatch(told.set_result)
         watching.add(worker, CallReader(os.getpid(), log.fd))
+        while not ready():
+            await asyncio.sleep(0.01)
         os.write(release, b"x")
         return await asyncio.wait_for(told, 60)
 
@@ -78,3 +86,90 @@ def test_what_the_process_left_tells_how_it_ended(
     monkeypatch.setattr(worker_watch, "_exit_status", lambda _: None)
     (tmp_path / "err").write_text(logged)
     assert lost(child, tmp_path / "err").how.startswith(how)
+
+
+def test_a_process_that_hung_and_goes_on_is_told() -> None:
+    """And that it hangs again."""
+    told: list[Loss] = []
+    reader: Any = SimpleNamespace(beats=lambda: (len(told) + 1) // 2)  # it beats once after each hang
+    found = keeper.status_of(os.getpid())
+    assert found is not None
+    process = Process(pid=os.getpid(), started=found.start)
+    worker = WatchedWorker(process=process, group="group", rank=0, generation=0, node=0, ping=0.01)
+
+    async def watch() -> list[Loss | None]:
+        latest: list[Loss | None] = []
+        done = asyncio.Event()
+
+        def tell(loss: Loss) -> None:
+            told.append(loss)
+            latest.append(watching.loss_of(process))
+            if len(told) == 3:
+                done.set()
+
+        watching = WorkerWatch(tell)
+        watching.add(worker, reader)
+        await asyncio.wait_for(done.wait(), 60)
+        watching.forget([process])
+        return latest
+
+    latest = asyncio.run(watch())
+    assert [loss.kind for loss in told] == ["hung", "resumed", "hung"]
+    assert latest == [told[0], None, told[2]]
+    assert (
+        worker_watch.loss_event(told[1], "hang", "resumed").detail == f"pid {os.getpid()} hung, and goes on"
+    )
+
+
+@pytest.mark.parametrize(("within", "out_of_memory"), [(0.0, False), (60.0, True)])
+def test_a_kill_for_want_of_memory_counts_for_a_moment(
+    within: float, out_of_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the watch saw some time ago was of another process."""
+    looks = []
+
+    def kills() -> int:
+        looks.append(1)
+        return int(len(looks) > 3)  # none before the watch began
+
+    monkeypatch.setattr(worker_watch, "_oom_kills", kills)
+    monkeypatch.setattr(worker_watch, "OOM_WITHIN", within)
+    found = lost(dies, tmp_path / "err", lambda: len(looks) > 5)
+    assert found.out_of_memory == out_of_memory
+
+
+def test_workers_and_agent_end_with_their_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray does not see to it if the parent of a raylet leaves it uncollected."""
+    pids = []
+    for _ in range(2):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            signal.pause()
+            os._exit(0)
+    raylet, worker = pids
+    found = keeper.status_of(worker)
+    assert found is not None
+    process = Process(pid=worker, started=found.start)
+    watched = WatchedWorker(process=process, group="group", rank=0, generation=0, node=0)
+    monkeypatch.setattr(os, "getppid", lambda: raylet)
+    monkeypatch.setattr(node_agent, "TAKEN_WITHIN", 0.0)
+
+    async def watch() -> list[Loss]:
+        ended = asyncio.Event()
+        monkeypatch.setattr(os, "_exit", lambda _: ended.set())
+        agent = NodeAgent()
+        await agent.follow([(watched, -1)])
+        os.kill(raylet, signal.SIGKILL)
+        losses = await asyncio.wait_for(agent.next_losses(0), 60)
+        await asyncio.wait_for(ended.wait(), 60)
+        return losses
+
+    try:
+        assert [loss.kind for loss in asyncio.run(watch())] == ["node"]
+        assert os.WTERMSIG(os.waitpid(worker, 0)[1]) == signal.SIGKILL
+    finally:
+        monkeypatch.undo()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)

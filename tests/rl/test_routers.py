@@ -8,6 +8,7 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -214,3 +215,32 @@ def test_the_command_asks_engines_without_a_proxy(monkeypatch: pytest.MonkeyPatc
     assert set(command.env.values()) == {""}
     assert "--pd-disaggregation" in command.argv
     assert "--pd-disaggregation" not in sglang_router(frozenset({"regular"})).argv
+
+
+def test_engines_come_back_although_their_router_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing runs here: the engines are names, and their router fails whatever it is asked."""
+
+    def fails(*_: Any) -> None:
+        raise roost.LaunchError(code="RE129", what="the router does not start")
+
+    started: list[int] = []
+    group = SimpleNamespace(
+        server="default",
+        workers=SimpleNamespace(restart_ranks=lambda rank, timeout: started.append(rank)),
+        ranks=lambda engine: [engine],
+        up=lambda: started,
+        forget=lambda _: None,
+        endpoint=lambda engine: SimpleNamespace(url=f"engine {engine}", server="default", kind="regular"),
+    )
+    manager: Any = object.__new__(roost.RolloutManager)
+    manager.groups, manager.routers = (
+        {"rollout": group},
+        {"default": SimpleNamespace(recover=fails, route_to=fails)},
+    )
+    manager._offloaded, manager._timeout, manager._renew = set(), 60.0, None
+    monkeypatch.setattr(manager, "health", lambda _: {"rollout": [False, True, False]})
+    monkeypatch.setattr(manager, "_bring_up", lambda *_: None)
+    with pytest.raises(roost.LaunchError, match="the router does not start") as caught:
+        manager.recover()
+    assert started == [0, 2]
+    assert len(caught.value.findings) == 1  # the same problem is told once

@@ -130,6 +130,41 @@ def test_old_news_leads_to_nothing() -> None:
     assert machine.failed(died(0, 1, component="unknown"), 1) == []
 
 
+@pytest.mark.parametrize("policy", ["fail", "one_for_one"])
+def test_a_rank_that_hung_and_goes_on_is_up_again(policy: str) -> None:
+    machine = supervised(policy)
+    if policy == "one_for_one":  # the one restart that is allowed
+        assert isinstance(machine.failed(died(1, cause="hang"), 0)[0], Restart)
+        machine.started("actor", {1: 1})
+    for _ in range(2):
+        assert len(machine.failed(died(2, cause="hang"), 1)) == 1
+        assert machine.resumed("actor", {2: 1}) == ()  # no such generation
+        assert machine.resumed("actor", {2: 0}) == (2,)
+        assert machine.resumed("actor", {2: 0}) == ()
+        assert machine.given_up("actor") == ""
+    assert len(machine.failed(died(2), 2)) == 1
+    assert machine.resumed("actor", {2: 0}) == ()  # it died
+
+
+def test_a_rank_that_hangs_may_end() -> None:
+    machine = supervised("fail")
+    machine.failed(died(2, cause="hang"), 0)
+    assert machine.failed(died(2, cause="hang"), 1) == []
+    assert machine.failed(died(2), 2) == [Keep(component="actor", ranks=(2,), cause="crash")]
+    assert machine.failed(died(2), 3) == machine.failed(died(2, cause="hang"), 3) == []
+
+
+def test_a_hung_rank_that_is_restarted_does_not_go_on() -> None:
+    machine = supervised("one_for_one")
+    machine.failed(died(2, cause="hang"), 0)
+    assert machine.resumed("actor", {2: 0}) == machine.resumed("unknown", {2: 0}) == ()
+    assert not machine.settled("actor")
+    machine = supervised("fail")
+    machine.failed(died(2, cause="hang"), 0)
+    machine.ending("actor", [2])  # by hand
+    assert machine.resumed("actor", {2: 0}) == ()
+
+
 def test_a_lost_node_is_one_incident_and_only_relocate_moves() -> None:
     lost = [Failure(component="actor", cause="node lost", generations={0: 0, 1: 0})]
     (move,) = supervised("relocate").failed(lost, 0)
@@ -179,6 +214,7 @@ class Schedules(RuleBasedStateMachine):
         self.machine.cover("actor", size, self.policy, robots)
         self.generation = dict.fromkeys(range(size), 0)
         self.alive = set(range(size))
+        self.hung: set[int] = set()  # those that hang and are left alone
         self.restarting: list[Restart] = []
         self.made: dict[str, list[float]] = {}
         self.gave_up = False
@@ -203,6 +239,7 @@ class Schedules(RuleBasedStateMachine):
             recent = [time for time in times if self.now - time < self.policy.within]
             assert len(recent) <= self.policy.restarts.of(action.cause), "the limit of its cause"
             self.alive.difference_update(action.ranks)
+            self.hung.difference_update(action.ranks)
             self.restarting.append(action)
 
     @rule(seconds=st.floats(0, 12))
@@ -218,7 +255,22 @@ class Schedules(RuleBasedStateMachine):
         actions = self.machine.failed([failure], self.now)
         assert len(actions) == 1, "every incident is answered once"
         self.obey(actions, ranks)
+        if cause == "hang" and not isinstance(actions[0], Restart):
+            self.hung |= ranks
         assert self.machine.failed([failure], self.now) == [], "the same news twice"
+
+    @precondition(lambda self: self.hung)
+    @rule(data=st.data(), ends=st.booleans())
+    def go_on_or_end(self, data: st.DataObject, ends: bool) -> None:
+        rank = data.draw(st.sampled_from(sorted(self.hung)))
+        self.hung.discard(rank)
+        if ends:
+            (action,) = self.machine.failed(died(rank, self.generation[rank]), self.now)
+            assert isinstance(action, Keep)
+        else:
+            assert self.machine.resumed("actor", {rank: self.generation[rank]}) == (rank,)
+            self.alive.add(rank)
+            self.take_up_again()
 
     @rule(data=st.data())
     def repeat_old_news(self, data: st.DataObject) -> None:
@@ -235,6 +287,9 @@ class Schedules(RuleBasedStateMachine):
             self.generation[rank] += 1
         self.machine.started("actor", {rank: self.generation[rank] for rank in done.ranks})
         self.alive.update(done.ranks)
+        self.take_up_again()
+
+    def take_up_again(self) -> None:
         if not self.restarting and len(self.alive) == self.size:
             self.gave_up = False
 

@@ -81,8 +81,13 @@ def read_job(
 
 def read_layout(source: Any) -> Layout:
     """The layout of flags, a job, or the `cluster` section of a job. One error reports all problems."""
+    return read_supervised_layout(source)[0]
+
+
+def read_supervised_layout(source: Any) -> tuple[Layout, Mapping[str, RestartPolicy]]:
+    """The same, and the restart policies of a job by component."""
     if isinstance(source, Layout):
-        return source
+        return source, {}
     if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
         # `cfg.cluster`, which `Cluster` takes too
         source = {"cluster": resolved(source, "the `cluster` section", ("cluster",))}
@@ -94,7 +99,7 @@ def read_layout(source: Any) -> Layout:
             remedy="pass a Layout, parsed flags, or a job whose `cluster` section has a `layout`",
         )
     if not is_job:
-        return Layout.from_args(source)
+        return Layout.from_args(source), {}
     job, findings = read_job(source)
     if errors_in(findings):
         raise error_for(findings)
@@ -103,7 +108,7 @@ def read_layout(source: Any) -> Layout:
         missing = job.document.finding("RC102", "the job has no layout", PLACE, key=True, remedy=remedy)
         raise ConfigurationError(missing)
     own = {name: share for name, share in job.layout.shares.items() if name in job.layout.roles}
-    return replace(job.layout, shares=own)
+    return replace(job.layout, shares=own), job.supervise
 
 
 def _placements_at_top(document: Document) -> list[Finding]:

@@ -200,6 +200,8 @@ class Channel:
             raise
         finally:
             unseen.discard(token)
+        if decision is None:
+            raise channel_errors.counted_as_ended(self.name)
         if values is None:
             raise channel_errors.not_taken(self.name, decision, wanted, patience, "" if waits else side.note)
         return Batch(values, decision)

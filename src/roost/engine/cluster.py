@@ -10,7 +10,7 @@ from functools import wraps
 from types import MethodType
 from typing import Any, ClassVar
 
-from roost.config.job import read_layout
+from roost.config.job import read_supervised_layout
 from roost.engine.backend import AllocationOrder, Backend, GroupOrder, Progress, Report
 from roost.engine.backends import attached_backend, new_backend
 from roost.engine.cluster_options import ClusterOptions, contradictions, options_of
@@ -370,10 +370,12 @@ class Cluster(AbstractContextManager["Cluster"]):
         """Hold the accelerators a layout needs, in a stable order.
 
         `layout` is a `Layout`, an `argparse.Namespace` or mapping with its flags, or a job whose `cluster`
-        section has one. `apart`, each accelerator is in a Ray bundle of its own, with a CPU.
+        section has one. `apart`, each accelerator is in a Ray bundle of its own, with a CPU. The job's restart
+        policies are those of the pool's train roles.
         """
         self._backend.check_open()
-        return open_pool(self, self._backend, read_layout(layout), timeout, apart)
+        found, supervise = read_supervised_layout(layout)
+        return open_pool(self, self._backend, found, timeout, apart, supervise)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -133,11 +133,11 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
     def wait_recovered(self, timeout: float = START_WITHIN) -> None:
         """Wait until every restart that is under way is over. Raises if the group was given up."""
-        members, limit = self._running(), seconds(timeout)
-        if not members.wait_recovered(START_WITHIN if limit is None else limit):
+        limit = START_WITHIN if (given := seconds(timeout)) is None else given
+        if not self._running().wait_recovered(limit):
             raise CallTimeout(
                 code="RE112",
-                what=f"group {self.name!r} has not recovered in {timeout:g} s",
+                what=f"group {self.name!r} has not recovered in {limit:g} s",
                 remedy="run.events says what is done; wait again, or give it more time",
             )
 

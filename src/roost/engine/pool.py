@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roost.config.layout import Layout
+from roost.config.supervise import RestartPolicy
 from roost.engine.backend import Backend, PoolRequest, Position
 from roost.engine.group import WorkerGroup
 from roost.engine.workers.result import seconds
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher
-from roost.errors import ClusterError, PlacementError, nearest
+from roost.errors import ClusterError, PlacementError, nearest, render
 from roost.placement.placement import without_isolation
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
@@ -21,6 +23,7 @@ from roost.planning.pool_plan import PoolPlanner
 if TYPE_CHECKING:
     from roost.engine.cluster import Cluster
 
+log = logging.getLogger("roost")
 RESERVE_WITHIN = 60.0  # seconds
 
 
@@ -127,11 +130,16 @@ class Pool(AbstractContextManager["Pool"]):
 
 
 def open_pool(
-    cluster: Cluster, backend: Backend, layout: Layout, timeout: float, apart: bool = False
+    cluster: Cluster,
+    backend: Backend,
+    layout: Layout,
+    timeout: float,
+    apart: bool,
+    supervise: Mapping[str, RestartPolicy],
 ) -> Pool:
     """Reserve the accelerators that the layout needs, and plan the layout on exactly the granted ones."""
     limit = seconds(timeout)
-    planner = PoolPlanner(layout, backend.inventory)
+    planner = PoolPlanner(layout, backend.inventory, supervise)
     wanted = planner.asked_for()
     if wanted == []:
         return Pool(cluster, backend, layout, planner.plan_on([]), ())
@@ -146,4 +154,6 @@ def open_pool(
     except BaseException:
         backend.give_back_positions(taken)
         raise
+    if left_out := [finding for finding in plan.findings if finding.code == "RW109"]:
+        log.warning("%s", render(left_out))
     return Pool(cluster, backend, layout, plan, [granted[one] for one in planner.in_order(list(granted))])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from roost.config.ranks import ranges
-from roost.config.supervise import SECTION, policies_from
+from roost.config.supervise import SECTION, RestartPolicy, policies_from
 from roost.errors import Finding, error_for, errors_in
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 from roost.planning.component_plan import ComponentPlan
@@ -25,6 +25,26 @@ def with_policies(plan: Plan, supervise: Any) -> Plan:
     if problems := errors_in(policy_problems(changed)):
         raise error_for(problems)
     return changed
+
+
+def with_pool_policies(plan: Plan, policies: Mapping[str, RestartPolicy]) -> Plan:
+    """The plan of a pool with the policies that its groups follow, and a warning about each of the others."""
+    followed, findings = {}, []
+    for name, policy in policies.items():
+        if name not in plan.components:  # the mode of the layout runs none
+            continue
+        why, remedy = "", ""
+        if policy.policy == "relocate":
+            why, remedy = "the accelerators of a pool do not move", "write `policy: one_for_one`"
+        if policy.policy != "fail" and plan.components[name].engines is not None:
+            why = "an engine that starts again needs new ports and the current weights"
+            remedy = "call recover() of the RolloutManager, which brings it both"
+        if why:
+            what = f"{name}: its restart policy is not carried out in a pool"
+            findings.append(Finding(code="RW109", what=what, why=why, remedy=remedy, path=(SECTION, name)))
+        else:
+            followed[name] = policy
+    return replace(plan, supervise=followed, findings=(*plan.findings, *findings))
 
 
 def policy_problems(plan: Plan) -> Iterator[Finding]:

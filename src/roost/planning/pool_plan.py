@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from roost.config.layout import Layout
 from roost.config.ranks import ranges
+from roost.config.supervise import RestartPolicy
 from roost.errors import Finding, RoostError
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import Resources
 from roost.planning.plan import Plan
 from roost.planning.planner import plan, plan_granted
+from roost.planning.policy_checks import with_pool_policies
 
 Accelerator = tuple[int, int]  # a node, and a number on it
 
@@ -22,6 +24,7 @@ class PoolPlanner:
 
     layout: Layout
     inventory: Inventory
+    supervise: Mapping[str, RestartPolicy] = field(default_factory=dict)  # by component
 
     @property
     def _resources(self) -> Resources:
@@ -48,7 +51,7 @@ class PoolPlanner:
         """The plan of the layout on exactly these accelerators."""
         ranks = [self._rank_of(one) for one in self.in_order(granted)]
         try:
-            return plan_granted(self.layout, self.inventory, ranks)
+            return with_pool_policies(plan_granted(self.layout, self.inventory, ranks), self.supervise)
         except RoostError as error:
             if ranks == list(range(len(ranks))):
                 raise

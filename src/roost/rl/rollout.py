@@ -211,10 +211,17 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
                 what=f"there is no engine {engine!r} in {component!r}"[:200],
                 why=f"engines: {known or 'none'}",
             )
-        assert group.workers is not None
         deadline = time.monotonic() + self._timeout
-        ranks = group.ranks(engine)
         self._tell_routers(deadline, without=[(component, engine)], joining=(), server=group.server)
+        endpoint = self._start_anew(component, engine, deadline)
+        self._tell_routers(deadline, joining=[(component, engine)], server=group.server)
+        return endpoint
+
+    def _start_anew(self, component: str, engine: int, deadline: float) -> Endpoint:
+        """Start an engine that its router sends nothing to any more."""
+        group = self.groups[component]
+        assert group.workers is not None
+        ranks = group.ranks(engine)
         group.forget(engine)
         self._offloaded.discard((component, engine))
         group.workers.restart_ranks(*ranks, timeout=_left(deadline))
@@ -228,7 +235,6 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
             kept = {rank: group.contexts.pop(rank) for rank in ranks}
             self._renew(endpoint)
             group.contexts.update(kept)
-        self._tell_routers(deadline, joining=[(component, engine)], server=group.server)
         return endpoint
 
     def recover(self, timeout: float = 10.0) -> list[Endpoint]:
@@ -257,8 +263,10 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         except LaunchError as error:
             problems.append(error)
         for name, engine in dead:
-            try:
-                back.append(self.restart(name, engine))
+            deadline = time.monotonic() + self._timeout
+            try:  # its router may be down: the engine comes back in any case
+                back.append(self._start_anew(name, engine, deadline))
+                self._tell_routers(deadline, joining=[(name, engine)], server=self.groups[name].server)
             except LaunchError as error:
                 problems.append(error)
         if problems:
@@ -331,7 +339,7 @@ def _left(deadline: float) -> float:
 def _together(errors: Sequence[LaunchError]) -> LaunchError:
     if len(errors) == 1:
         return errors[0]
-    return LaunchError(*[finding for error in errors for finding in error.findings])
+    return LaunchError(*dict.fromkeys(finding for error in errors for finding in error.findings))
 
 
 def _checked_ports(count: Any) -> int:

@@ -78,7 +78,8 @@ class Faults:
         assert holder.stdin
         assert holder.stdout
         try:
-            holder.stdout.readline()
+            if not holder.stdout.readline():
+                raise MemoryError(f"{size:,} bytes could not be held: exit code {holder.wait()}")
             yield
         finally:
             holder.kill()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from roost.engine.processes import keeper
 from roost.engine.run import Run
@@ -45,9 +46,10 @@ def assert_one_process_per_rank(run: Run, within: float = 30.0) -> None:
         if len(set(pids)) < len(pids):
             return f"ranks share processes: {pids}"
         nodes = {found.parent for pid in pids if pid and (found := keeper.status_of(pid)) is not None}
+        workers = _workers_by_title(nodes)
         for one in status:
             # Ray gives a process this title at its first call.
-            others = [pid for pid in _titled(f"ray::{one.component}:{one.rank}", nodes) if pid != one.pid]
+            others = [pid for pid in workers.get(f"ray::{one.component}:{one.rank}", ()) if pid != one.pid]
             if others:
                 return f"{one.component}:{one.rank} is pid {one.pid}, and there are {others}"
         return ""
@@ -60,6 +62,15 @@ def assert_no_device_twice(run: Run) -> None:
     for device, uses in run.plan.occupancy.items():
         total = sum(run.plan.charges.get(device, {}).values())
         assert total <= 1.0001, f"{device} is charged {total:g} times, by {uses}"
+    planned: dict[tuple[int | None, str], str] = {}  # by node and name of the accelerators that processes see
+    for one in run.status():
+        names = one.visible.split(",")
+        if one.hardware != "accelerator" or len(names) != len(one.devices):  # it sees those of others too
+            continue
+        for number, name in zip(one.devices, names, strict=True):
+            wanted = f"node {one.planned_node} device {number}"
+            first = planned.setdefault((one.node, name), wanted)
+            assert wanted == first, f"{wanted} and {first} are both {name} of node {one.node}"
 
 
 def assert_no_growth(before: Footprint, allowed: int = 0, within: float = 30.0) -> None:
@@ -88,15 +99,25 @@ def assert_ended(pids: Iterable[int], within: float = 5.0) -> None:
     _hold(problem, within)
 
 
-def _titled(title: str, parents: set[int]) -> list[int]:
-    """The children of these processes that have a title, alone or with the method they run."""
-    found = []
-    for pid in sorted(child for parent in parents for child in _children(parent)):
+def _workers_by_title(nodes: Collection[int]) -> dict[str, list[int]]:
+    """The workers of these Ray nodes, and this user's workers whose Ray node has ended, by group and rank."""
+    found: dict[str, list[int]] = {}
+    for pid in sorted(keeper.all_processes()):
         shown = keeper.contents(f"/proc/{pid}/cmdline").split(b"\0")[0].decode(errors="replace")
-        status = keeper.status_of(pid)
-        if status is not None and not status.ended and (shown == title or shown.startswith(f"{title}.")):
-            found.append(pid)
+        status = keeper.status_of(pid) if shown.startswith("ray::") else None
+        if status is None or status.ended or not (status.parent in nodes or _is_orphan(pid, status.parent)):
+            continue
+        group, _, rank = shown.rpartition(":")  # the method that runs may follow the rank
+        found.setdefault(f"{group}:{rank.partition('.')[0]}", []).append(pid)
     return found
+
+
+def _is_orphan(pid: int, parent: int) -> bool:
+    try:
+        mine = Path(f"/proc/{pid}").stat().st_uid == os.getuid()
+    except OSError:
+        return False
+    return mine and not keeper.contents(f"/proc/{parent}/comm").startswith(b"raylet")
 
 
 def _children(pid: int) -> list[int]:

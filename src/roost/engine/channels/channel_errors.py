@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from roost.config.fields import NAME, NAME_RULE
@@ -81,6 +82,15 @@ def not_taken(
     )
 
 
+def counted_as_ended(name: str) -> ChannelError:
+    return ChannelError(
+        code="RE126",
+        what=f"channel {name!r} gives nothing to this process any more",
+        why="Ray lost its node for a while, so what it had taken was handed out again",
+        remedy="start this process anew",
+    )
+
+
 def other_capacity(name: str, asked: int, actual: int | None) -> ClusterError:
     return ClusterError(
         code="RE125",
@@ -105,10 +115,12 @@ def check_capacity(capacity: Any) -> None:
 
 
 def check_put(count: int, key: Any, weights: Any, version: Any, timeout: Any) -> None:
-    unequal = weights is not None and len(weights) != count
+    if weights is not None and not isinstance(weights, Sequence):
+        raise _wrong(f"weights are a list of numbers, not {shown(weights)}")
+    given = count if weights is None else len(weights)
     _check(
         _key_problem(key),
-        f"{len(weights)} weights for {counted(count, 'value')}" if unequal else None,
+        f"{given} weights for {counted(count, 'value')}" if given != count else None,
         *(
             f"a weight is a number above 0, not {shown(weight)}"
             for weight in weights or ()

@@ -93,6 +93,12 @@ def prepared(source: Any) -> Any:
             f"{shown(source)} is not a source of samples",
             remedy="give a path of JSON lines, an iterable, or an object with len() and []",
         )
+    if isinstance(source, (set, frozenset)):
+        raise _unusable(
+            f"a {type(source).__name__} is not a source of samples",
+            "its order changes from run to run",
+            "give a list, such as sorted(...) of it",
+        )
     samples = list(itertools.islice(source, MOST + 1))
     if len(samples) > MOST:
         raise _unusable(

@@ -316,10 +316,21 @@ def _run(directory: str) -> None:
             output.write(cluster.address + "\n")
             output.flush()
         started.set()
-        sys.stdin.read()  # until the caller stops this cluster or ends
+        waiting = select.poll()
+        waiting.register(0, select.POLLIN | select.POLLHUP)
+        while not waiting.poll(1000):  # until the caller stops this cluster or ends
+            _collect_ended(cluster)
     finally:
         cluster.shutdown()
     _clear(directory)  # a caller that was killed cannot
+
+
+def _collect_ended(cluster: Any) -> None:
+    """Workers of a killed node live on until this process, its raylet's parent, has collected the raylet."""
+    for node in cluster.list_all_nodes():
+        for started in node.all_processes.values():
+            for one in started:
+                one.process.poll()
 
 
 def _end_early(directory: str, started: threading.Event) -> None:

@@ -7,11 +7,15 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+import ray
 from ray.exceptions import RayError
 
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.channels.channel_table import Handed
 from roost.engine.processes.process_facts import Process
+
+LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
+NOTICED_WITHIN = 30.0  # seconds in which Ray notices that a node is gone
 
 
 def channel_actor(name: str) -> str:
@@ -38,11 +42,11 @@ class ChannelHost(ChannelDesk):
         )
         return pickle.dumps(decision, 5) if plain else decision
 
-    async def join_watched(self, consumer: str, who: str, process: Process, agent: Any) -> None:
+    async def join_watched(self, consumer: str, who: str, process: Process, agent: Any, node_id: str) -> None:
         """Register a consumer, and learn of its end from the agent of its node."""
         await self.join(consumer, who)
         self._watchers[consumer] = asyncio.get_running_loop().create_task(
-            self._watch(consumer, process, agent)
+            self._watch(consumer, process, agent, node_id)
         )
 
     async def leave(self, consumer: str) -> None:
@@ -52,10 +56,25 @@ class ChannelHost(ChannelDesk):
             watcher.cancel()
         self.consumer_ended(consumer, in_order=True)
 
-    async def _watch(self, consumer: str, process: Process, agent: Any) -> None:
+    async def _watch(self, consumer: str, process: Process, agent: Any, node_id: str) -> None:
+        has_ended, in_order = True, False
         try:
             in_order = await agent.ended.remote(process)
-        except RayError:  # the agent's node is gone, and the process with it
-            in_order = False
+        except RayError:  # where only the agent is gone, the process may still work on what it has taken
+            has_ended = await _node_is_gone(node_id)
         del self._watchers[consumer]
-        self.consumer_ended(consumer, in_order)
+        if has_ended:
+            self.consumer_ended(consumer, in_order)
+
+
+async def _node_is_gone(node_id: str) -> bool:
+    """Waits for Ray to notice: an agent ends before that."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + NOTICED_WITHIN
+    while any(
+        node["NodeID"] == node_id and node["Alive"] for node in await loop.run_in_executor(None, ray.nodes)
+    ):
+        if loop.time() > until:
+            return False
+        await asyncio.sleep(LOOK_EVERY)
+    return True

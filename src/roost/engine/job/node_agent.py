@@ -85,14 +85,27 @@ class NodeAgent(NodeInspection):
 
     def _note(self, loss: Loss) -> None:
         """Record the loss in the job's history if the driver, which normally does so, is too busy."""
+        if loss.kind == "node":
+            self._end_with_node()
+            return
         number = len(self._watch_of_workers.losses)
 
         def unless_taken() -> None:
-            if self._taken < number and loss.worker is not None and self._history is not None:
-                cause = "hang" if loss.kind == "hung" else "out of memory" if loss.out_of_memory else "crash"
+            if self._taken < number and self._history is not None:
+                hang = loss.kind in ("hung", "resumed")
+                cause = "hang" if hang else "out of memory" if loss.out_of_memory else "crash"
                 self._history.record.remote([loss_event(loss, cause, "found; the driver does not answer")])
 
         asyncio.get_running_loop().call_later(TAKEN_WITHIN, unless_taken)
+
+    def _end_with_node(self) -> None:
+        """End the workers at once, and this agent when the driver had time to ask for the news.
+
+        Ray's own processes do not always notice that their node is gone, and the ranks may be started elsewhere.
+        """
+        for process in self._watch_of_workers.processes:
+            kill(process)
+        asyncio.get_running_loop().call_later(TAKEN_WITHIN, os._exit, 1)
 
     async def next_losses(self, seen: int) -> list[Loss]:
         """Wait for losses after the first `seen`. The driver calls this again and again."""

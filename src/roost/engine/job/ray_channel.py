@@ -134,9 +134,10 @@ class RayChannel:
         place = (os.getpid(), self.job, self._host._actor_id.hex())
         if place not in _consumers:
             token, who = secrets.token_hex(8), describe_this_process()
-            agent = agent_on(self.job, ray.get_runtime_context().get_node_id())
+            node_id = ray.get_runtime_context().get_node_id()
+            agent = agent_on(self.job, node_id)
             if agent is not None:
-                join: tuple[Any, ...] = ("join_watched", token, who, this_process(), agent)
+                join: tuple[Any, ...] = ("join_watched", token, who, this_process(), agent, node_id)
             elif is_driver(self.job):  # the job ends with its driver, so no agent need watch the driver
                 join = ("join", token, who)
             else:

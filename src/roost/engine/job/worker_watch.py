@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import math
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from roost.secret_names import hide_rest
 
 LOOK_EVERY = 0.5  # seconds between two looks at the heartbeats
 MISSED = 3  # heartbeats
+OOM_WITHIN = 5.0  # seconds in which a process that the kernel kills for want of memory ends
 TAIL_LINES, TAIL_BYTES, TAIL_WIDTH = 5, 8_192, 200
 _SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray writes this for crashes
 # Since Linux 6.15 a pidfd tells any process how its process ended, not only the parent.
@@ -47,9 +49,9 @@ class WatchedWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """The loss of a worker, which ended or hangs, or of the whole node if `worker` is None."""
+    """The loss of a worker, which ended, hangs, or goes on after it hung; or of the whole node if `worker` is None."""
 
-    kind: str  # "ended", "hung" or "node"
+    kind: str  # "ended", "hung", "resumed" or "node"
     worker: WatchedWorker | None = None
     status: int | None = None  # its wait status; None if the system does not tell
     out_of_memory: bool = False
@@ -60,6 +62,8 @@ class Loss:
     def how(self) -> str:
         if self.kind == "hung":
             return "hangs: it is stopped, or one thread holds the interpreter"
+        if self.kind == "resumed":
+            return "hung, and goes on"
         if self.status is None:
             return "ended without a word, as SIGKILL does it; this system tells no more"
         code = os.waitstatus_to_exitcode(self.status)
@@ -73,7 +77,7 @@ class Loss:
     @property
     def last_words(self) -> str:
         """The path and the last lines of the worker's log."""
-        log = next(filter(None, self.worker.logs), "") if self.worker else ""
+        log = next(filter(None, self.worker.logs), "") if self.worker and self.kind != "resumed" else ""
         said = " | ".join(self.tail)
         return f"its log {log}" + (f" ends: {said}" if said else " is empty") if log else ""
 
@@ -111,7 +115,7 @@ class WorkerWatch:
         self.changed = asyncio.Event()  # replaced after each loss
         self._watched: dict[Process, _Watch] = {}
         self._ticker: asyncio.Task[None] | None = None
-        self._kills = _oom_kills()
+        self._kills, self._kills_rose = _oom_kills(), -math.inf  # by the kernel, and when one was seen
         self._raylet = os.getppid()
         self._raylet_fd = -1
 
@@ -137,9 +141,13 @@ class WorkerWatch:
                 os.close(watch.pidfd)
 
     def loss_of(self, process: Process) -> Loss | None:
-        return next(
-            (loss for loss in reversed(self.losses) if loss.worker and loss.worker.process == process), None
-        )
+        of_it = (loss for loss in reversed(self.losses) if loss.worker and loss.worker.process == process)
+        latest = next(of_it, None)
+        return None if latest is None or latest.kind == "resumed" else latest
+
+    @property
+    def processes(self) -> list[Process]:
+        return list(self._watched)
 
     def is_hung(self, process: Process) -> bool:
         watch = self._watched.get(process)
@@ -163,15 +171,14 @@ class WorkerWatch:
         if not _runs(self._raylet):  # the workers end because the node does
             self._node_ended()
             return
-        kills, before = _oom_kills(), self._kills
-        self._kills = kills
+        self._look_at_kills()
         killed = status is None or os.waitstatus_to_exitcode(status) == -signal.SIGKILL
         self._tell(
             Loss(
                 kind="ended",
                 worker=watch.worker,
                 status=status,
-                out_of_memory=killed and kills > before,
+                out_of_memory=killed and time.monotonic() - self._kills_rose <= OOM_WITHIN,
                 seen=time.time(),
                 tail=tail_of(watch.worker.logs),
             )
@@ -194,13 +201,20 @@ class WorkerWatch:
     async def _tick(self) -> None:
         """Check the heartbeats until no worker is left. Time in which the agent itself did not run does not count."""
         last = time.monotonic()
+        self._kills = _oom_kills()
         while self._watched:
             every = min([LOOK_EVERY, *(watch.worker.ping / 4 for watch in self._watched.values())])
             await asyncio.sleep(every)
             now = time.monotonic()
             passed, last = min(now - last, 2 * every), now
+            self._look_at_kills()
             for watch in list(self._watched.values()):
                 self._look(watch, passed)
+
+    def _look_at_kills(self) -> None:
+        kills = _oom_kills()
+        if kills > self._kills:
+            self._kills, self._kills_rose = kills, time.monotonic()
 
     def _look(self, watch: _Watch, passed: float) -> None:
         if watch.pidfd < 0 and not watch.worker.process.alive():
@@ -208,14 +222,15 @@ class WorkerWatch:
             return
         if watch.reader is None:
             return
-        beats = watch.reader.beats()
+        beats, worker = watch.reader.beats(), watch.worker
         if beats != watch.beats:
+            if watch.hung:
+                self._tell(Loss(kind="resumed", worker=worker, seen=time.time()))
             watch.beats, watch.silent, watch.hung = beats, 0.0, False
             return
         watch.silent += passed
-        if not watch.hung and watch.silent >= MISSED * watch.worker.ping:
+        if not watch.hung and watch.silent >= MISSED * worker.ping:
             watch.hung = True
-            worker = watch.worker
             self._tell(Loss(kind="hung", worker=worker, seen=time.time(), tail=tail_of(worker.logs)))
 
 

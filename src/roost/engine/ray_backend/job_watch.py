@@ -43,7 +43,9 @@ class JobWatch:
         self._recovery = Recovery(job, self._watched, self._follow)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._seen: dict[int, int] = {}  # losses of each node that is followed
-        self._suspects: dict[int, float] = {}  # nodes whose agent is gone, and until when that is looked at
+        # Nodes whose agent does not answer, and until when that is looked at.
+        self._suspects: dict[int, float] = {}
+        self._ask_again: set[int] = set()  # nodes whose agent may only have been out of reach
         self._losses: dict[Process, tuple[Loss, str]] = {}  # with what is done about them
         self._awaited: set[Process] = set()  # dead by Ray's word, without news of their end yet
         self._thread: threading.Thread | None = None
@@ -167,9 +169,12 @@ class JobWatch:
                 losses += self._dead_for_ray(one)
                 continue
             node, answer = one
-            if answer.exception() is not None:
-                self._suspects[node] = time.monotonic() + SUSPECT_FOR
+            if (error := answer.exception()) is not None:
+                self._suspects.setdefault(node, time.monotonic() + SUSPECT_FOR)
+                if not isinstance(error, ray.exceptions.ActorDiedError):
+                    self._ask_again.add(node)
                 continue
+            self._suspects.pop(node, None)
             found = answer.result()
             self._seen[node] += len(found)
             self._ask(node)
@@ -203,15 +208,26 @@ class JobWatch:
         for loss, cause in zip(losses, causes, strict=True):
             worker = loss.worker
             assert worker is not None
-            failure = Failure(
-                component=worker.group, cause=cause, generations={worker.rank: worker.generation}
-            )
+            generations = {worker.rank: worker.generation}
+            if loss.kind == "resumed":
+                self._resume(loss, generations)
+                continue
+            failure = Failure(component=worker.group, cause=cause, generations=generations)
             with self._watched.news:
                 actions = self._watched.supervisor.failed([failure], time.monotonic())
             if actions:
                 self._recovery.tell([loss_event(loss, cause, verb(actions[0]), outlook(actions[0]))])
             self._note({worker.process: loss}, actions)
             self._recovery.carry_out(actions, loss)
+
+    def _resume(self, loss: Loss, generations: Mapping[int, int]) -> None:
+        assert loss.worker is not None
+        with self._watched.news:
+            back = self._watched.supervisor.resumed(loss.worker.group, generations)
+            if back:
+                self._losses.pop(loss.worker.process, None)
+        if back:
+            self._recovery.tell([loss_event(loss, "hang", "resumed")])
 
     def _note(self, losses: Mapping[Process, Loss], actions: Sequence[Action]) -> None:
         with self._watched.news:
@@ -238,6 +254,9 @@ class JobWatch:
                 del self._suspects[node]
                 detail = "roost's agent there ended; its workers are not watched any more"
                 self._recovery.tell([Event(action="reported", node=node, cause="crash", detail=detail)])
+            elif node in self._ask_again:
+                self._ask_again.discard(node)
+                self._ask(node)
 
     def _node_lost(self, nodes: set[int]) -> None:
         """All ranks of a lost node are one incident of their component."""

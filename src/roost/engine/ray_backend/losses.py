@@ -29,7 +29,7 @@ def causes_of(losses: Sequence[Loss], groups: Mapping[str, tuple[GroupOrder, Ray
         ray.wait(list(asked.values()), num_returns=len(asked), timeout=CAUSE_WITHIN)
     return [
         "hang"
-        if loss.kind == "hung"
+        if loss.kind in ("hung", "resumed")
         else "out of memory"
         if loss.out_of_memory or (index in asked and _was_short_of_memory(asked[index]))
         else "crash"

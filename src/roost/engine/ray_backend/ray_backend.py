@@ -257,7 +257,11 @@ class RayBackend:
             }
         )
         for name, order in orders.items():
-            self._groups[name] = (order, self._groups[name][1])
+            old, group = self._groups[name]
+            if order.placements[0].cluster_node_rank != old.placements[0].cluster_node_rank:
+                assert group.start is not None
+                group.start.lease_again()
+            self._groups[name] = (order, group)
         self._became = {
             digest: plan if one.digest == before.digest else one for digest, one in self._became.items()
         } | {before.digest: plan}
@@ -291,7 +295,8 @@ class RayBackend:
         return RunningGroup(methods=tuple(found["methods"]), members=workers)
 
     def restarted(self, name: str) -> None:
-        self._registry.register(None, [self._groups[name]])
+        if (known := self._groups.get(name)) is not None:  # None after a shutdown in another thread
+            self._registry.register(None, [known])
 
     def end_group(self, name: str) -> None:
         ended = self._groups.pop(name, None)

@@ -19,7 +19,7 @@ from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.attached_recovery import wait_until_recovered
 from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_abandoned, once, sweep
-from roost.engine.ray_backend.starting import GroupStart, gathered
+from roost.engine.ray_backend.starting import GroupStart, gathered, was_shut_down
 from roost.engine.ray_backend.worker_host import StartReport
 from roost.engine.workers.arguments import arguments_of, differ_by_rank
 from roost.engine.workers.remote_errors import first_line
@@ -72,7 +72,7 @@ class RayWorkers:
         self.generations: dict[int, int] = {}
         self.watch: WorkersWatch | None = None  # in the process that launched the group
         self._busy: set[int] = set()  # ranks that are being restarted
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()  # of the busy ranks
         self._replaced: list[
             tuple[int, int, StartReport]
         ] = []  # rank, generation, report of earlier processes
@@ -269,40 +269,68 @@ class RayWorkers:
     def begin(self, ranks: Sequence[int]) -> dict[Any, tuple[GroupStart, int]]:
         assert self.start is not None
         begun = self.start.begin(ranks, self.handles, lambda: self.running)
+        if not self.running:  # since the last process was created
+            raise was_shut_down(self.name)
         return {ref: (self.start, rank) for ref, rank in begun.items()}
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
-        """These ranks anew. When one cannot start, all of these are ended; the others go on."""
-        assert self.start is not None
-        self._claim(ranks)
-        aftermath = aftermath_of_restart(ranks, len(self.placements))
+        """Restart these ranks by hand. If one fails to start, end all of them; other ranks keep running."""
+        self._claim(ranks, wait=0)
         try:
+            self._start_anew(ranks, timeout)
+        except BaseException:
             if self.watch is not None:
-                self.watch.ending(self.name, ranks)
-            self._kill(ranks)
-            try:
-                found = gathered(self.begin(ranks), timeout, aftermath, lambda _: None)
-                self.started({rank: self.handles[rank] for rank in ranks}, found[id(self.start)])
-            except BaseException:
-                self._kill(ranks)
-                raise
-            if self.watch is not None:
-                self.watch.started(self.name, {rank: self.generations[rank] for rank in ranks})
+                self.watch.stopped(self.name, ranks)
+            raise
         finally:
-            with self._guard:
-                self._busy.difference_update(ranks)
+            self._free(ranks)
 
-    def _claim(self, ranks: Sequence[int]) -> None:
-        """Refuse to start a rank that is being started: it would run twice."""
+    def recover(self, ranks: Sequence[int], timeout: float) -> bool:
+        """Restart these ranks for the watch, once none is being restarted by hand. False if all were restarted so."""
+        before = {rank: self.generations[rank] for rank in ranks}
+        self._claim(ranks, wait=timeout)
+        try:
+            if all(self.generations[rank] != before[rank] for rank in ranks):
+                return False
+            self._start_anew(ranks, timeout)
+        finally:
+            self._free(ranks)
+        return True
+
+    def _claim(self, ranks: Sequence[int], wait: float) -> None:
+        """Note that these ranks are being restarted. Raise if some still are after so many seconds: they would run twice."""
         with self._guard:
-            busy = sorted(self._busy.intersection(ranks))
-            if busy:
+            if not self._guard.wait_for(lambda: self._busy.isdisjoint(ranks), wait):
                 raise WorkerError(
                     code="RE113",
-                    what=f"{self.name}: rank {busy[0]} is being restarted",
+                    what=f"{self.name}: rank {min(self._busy.intersection(ranks))} is being restarted",
                     remedy="wait for it with wait_recovered()",
                 )
             self._busy.update(ranks)
+
+    def _free(self, ranks: Sequence[int]) -> None:
+        with self._guard:
+            self._busy.difference_update(ranks)
+            self._guard.notify_all()
+
+    def _start_anew(self, ranks: Sequence[int], timeout: float) -> None:
+        assert self.start is not None
+        aftermath = aftermath_of_restart(ranks, len(self.placements))
+        if self.watch is not None:
+            self.watch.ending(self.name, ranks)
+        self._kill(ranks)
+        try:
+            found = gathered(self.begin(ranks), timeout, aftermath, lambda _: None)
+            self.started({rank: self.handles[rank] for rank in ranks}, found[id(self.start)])
+            if not self.running:  # `stop` may not have seen them
+                raise was_shut_down(self.name)
+        except BaseException as error:
+            self._kill(ranks)
+            if not self.running and isinstance(error, Exception):  # whatever came of it
+                raise was_shut_down(self.name) from None
+            raise
+        if self.watch is not None:
+            self.watch.started(self.name, {rank: self.generations[rank] for rank in ranks})
 
     def give_up_starting(self, ranks: Sequence[int]) -> None:
         """End those of these ranks that are being restarted; `restart` then fails at once."""

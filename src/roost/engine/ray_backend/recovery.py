@@ -72,6 +72,9 @@ class Recovery:
     def __init__(self, job: WatchedJob, watched: Watched, follow: Callable[[int], None]) -> None:
         self._job, self._watched, self._follow = job, watched, follow
         self._threads: list[threading.Thread] = []
+        self._moving = (
+            threading.Lock()
+        )  # nodes may be lost one after the other, and each move begins with the last plan
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -99,7 +102,8 @@ class Recovery:
                 hung = None if loss is None or ended else loss.worker
                 self._begin(action, hung)
         if moving:
-            self._move(moving)
+            with self._moving:
+                self._move(moving)
 
     def _begin(self, restart: Restart, hung: WatchedWorker | None = None) -> None:
         self._start_thread(partial(self._restart, restart, hung), f"roost-restart-{restart.component}")
@@ -115,7 +119,7 @@ class Recovery:
         try:
             if restart.move and workers.start is not None:
                 workers.start.renew_program()
-            workers.restart(restart.ranks, START_WITHIN)
+            by_watch = workers.recover(restart.ranks, START_WITHIN)
         except (RoostError, ray.exceptions.RayError) as error:
             if self._watched.closed or not workers.running:
                 return
@@ -127,7 +131,8 @@ class Recovery:
             with self._watched.news:
                 actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic(), cause)
                 self._watched.news.notify_all()
-            reason = error.findings[0].why if isinstance(error, RoostError) else first_line(error)
+            found = error.findings[0] if isinstance(error, RoostError) else None
+            reason = found.why or found.what if found else first_line(error)
             self.tell(
                 [
                     self._event(name, action.ranks, verb(action), cause, f"{reason}; {outlook(action)}")
@@ -137,7 +142,7 @@ class Recovery:
             self.carry_out(actions)
             return
         took = time.monotonic() - began
-        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s"
+        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s" if by_watch else "by hand"
         try:
             self._job.restarted(name)
         except RoostError as error:  # as when a manager was killed

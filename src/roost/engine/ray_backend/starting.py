@@ -103,6 +103,12 @@ class GroupStart:
         """A new copy, of which this node alone has any: Ray waits 10 s for each copy that it seeks on a lost node."""
         self.program = ray.put(ray.get(self.program, timeout=PROGRAM_WITHIN))
 
+    def lease_again(self) -> None:
+        """Rank 0 has moved to another node: processes that start from now on meet there."""
+        self.leader = self.site.live[self.order.placements[0].cluster_node_rank]
+        asked = self.leader.agent.lease_ports.remote(1, False, self.port_owner)
+        (self.master_port,) = answer(asked, "leasing a port for rank 0")
+
     def begin(
         self, ranks: Sequence[int], handles: dict[int, Any], wanted: Callable[[], bool]
     ) -> dict[Any, int]:
@@ -115,8 +121,7 @@ class GroupStart:
         started: dict[Any, int] = {}
         for rank in ranks:
             if not wanted():
-                what = f"{self.order.name} was shut down while it started"
-                raise LaunchError(code="RE108", what=what)
+                raise was_shut_down(self.order.name)
             placement = self.order.placements[rank]
             settings = self._settings(placement)
             handle = handles[rank] = self._create(placement, settings)
@@ -251,6 +256,10 @@ def gathered(
             )
     report(Progress(phase="verified", done=len(starts), total=len(starts)))
     return reports
+
+
+def was_shut_down(name: str) -> LaunchError:
+    return LaunchError(code="RE108", what=f"{name} was shut down while it started")
 
 
 def _late(late: Sequence[tuple[GroupStart, int]], total: int, timeout: float) -> LaunchError:

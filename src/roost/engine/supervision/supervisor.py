@@ -1,7 +1,7 @@
 """Decides what to do when processes fail. Pure: failures and the time go in, actions come out.
 
 Each rank is up, down, or ending: being restarted or ended on purpose. The supervisor ignores failures of a rank that
-is not up, and failures of an earlier generation.
+is not up, and failures of an earlier generation. A rank that hangs is down as well, but it may go on, or end.
 """
 
 from __future__ import annotations
@@ -63,10 +63,24 @@ class Supervised:
     policy: RestartPolicy
     on_robots: bool
     generations: dict[int, int]  # by rank
-    down: set[int] = field(default_factory=set)
+    down: dict[int, str] = field(default_factory=dict)  # causes by rank; none where it was ended on purpose
     ending: set[int] = field(default_factory=set)
     given_up: str = ""  # why
     spent: dict[str, deque[float]] = field(default_factory=dict)  # when restarts were made, by cause
+
+    def put_up(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self.ending.discard(rank)
+            self.down.pop(rank, None)
+        if not self.down and not self.ending:
+            self.given_up = (
+                ""  # nothing restarts what was given up: it came back by hand, or went on by itself
+            )
+
+    def put_down(self, ranks: Iterable[int], cause: str = "") -> None:
+        for rank in ranks:
+            self.ending.discard(rank)
+            self.down[rank] = cause
 
 
 class Supervisor:
@@ -102,18 +116,28 @@ class Supervisor:
     def stopped(self, component: str, ranks: Iterable[int]) -> None:
         """Record that these ranks were ended on purpose. They are not restarted."""
         if found := self._components.get(component):
-            found.ending.difference_update(ranks)
-            found.down.update(ranks)
+            found.put_down(ranks)
 
     def started(self, component: str, generations: Mapping[int, int]) -> None:
         """Record that these ranks run again."""
         if (found := self._components.get(component)) is None:
             return
         found.generations.update(generations)
-        found.ending.difference_update(generations)
-        found.down.difference_update(generations)
-        if not found.down and not found.ending:
-            found.given_up = ""  # the program restarted them: the supervisor does not after giving up
+        found.put_up(generations)
+
+    def resumed(self, component: str, generations: Mapping[int, int]) -> tuple[int, ...]:
+        """These processes hung and go on. Returns the ranks that are up again: not those that are restarted."""
+        if (found := self._components.get(component)) is None:
+            return ()
+        back = tuple(
+            rank
+            for rank, generation in generations.items()
+            if found.generations.get(rank) == generation
+            and found.down.get(rank) == "hang"
+            and rank not in found.ending
+        )
+        found.put_up(back)
+        return back
 
     def not_started(
         self, component: str, ranks: Iterable[int], now: float, cause: str = "failed start"
@@ -123,8 +147,7 @@ class Supervisor:
         if found is None:
             return []
         failed = tuple(sorted(set(ranks) & found.ending))
-        found.ending.difference_update(failed)
-        found.down.update(failed)
+        found.put_down(failed, cause)
         return self._decide(component, found, failed, cause, now) if failed else []
 
     def failed(self, failures: Iterable[Failure], now: float) -> list[Action]:
@@ -139,12 +162,12 @@ class Supervisor:
                     rank
                     for rank, generation in failure.generations.items()
                     if found.generations.get(rank) == generation
-                    and rank not in found.down
                     and rank not in found.ending
+                    and (rank not in found.down or (found.down[rank] == "hang" and failure.cause != "hang"))
                 )
             )
             if fresh:
-                found.down.update(fresh)
+                found.put_down(fresh, failure.cause)
                 actions += self._decide(failure.component, found, fresh, failure.cause, now)
         return actions
 
@@ -167,7 +190,8 @@ class Supervisor:
             return self._give_up(component, found, ranks, cause, why)
         spent.append(now)
         chosen = tuple(found.generations) if policy.policy == "one_for_all" else ranks
-        found.down.difference_update(chosen)
+        for rank in chosen:
+            found.down.pop(rank, None)
         found.ending.update(chosen)
         restart = Restart(
             component=component, ranks=chosen, cause=cause, number=len(spent), limit=limit, move=move
@@ -180,8 +204,7 @@ class Supervisor:
         if found is None:
             return []
         stuck = tuple(sorted(set(ranks) & found.ending))
-        found.ending.difference_update(stuck)
-        found.down.update(stuck)
+        found.put_down(stuck, "node lost")
         return self._give_up(component, found, stuck, "node lost", why) if stuck else []
 
     def _give_up(

@@ -1,0 +1,208 @@
+"""Restarts by the watch and by hand, of processes that are not there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+
+from roost.config.supervise import RestartPolicy
+from roost.engine.events import Event
+from roost.engine.job.worker_watch import Loss
+from roost.engine.ray_backend import ray_workers
+from roost.engine.ray_backend.job_watch import JobWatch
+from roost.engine.ray_backend.ray_workers import RayWorkers
+from roost.engine.ray_backend.recovery import Recovery, Watched
+from roost.engine.supervision.supervisor import Action, Failure, Restart
+from roost.errors import LaunchError
+
+pytestmark = pytest.mark.installed
+
+
+class Node:
+    """A node whose agent is asked for news."""
+
+    node_id = "node"
+
+    def __init__(self) -> None:
+        self.asked: list[Future[list[Loss]]] = []
+        self.agent = SimpleNamespace(next_losses=SimpleNamespace(remote=self._ask))
+
+    def _ask(self, _: int) -> Any:
+        self.asked.append(Future())
+        return SimpleNamespace(future=lambda: self.asked[-1])
+
+
+class Group:
+    """Two ranks under `one_for_all`. `starting` is called with the ranks of each start; what it raises fails it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events: list[Event] = []
+        self.starts: list[tuple[int, ...]] = []
+        self.killed: list[str] = []
+        self.starting: Callable[[tuple[int, ...]], None] = lambda _: None
+        self.workers: Any = RayWorkers("job", "actor", (), ())
+        self.workers.placements = [SimpleNamespace(cluster_node_rank=0)] * 2
+        self.workers.generations = {0: 0, 1: 0}
+        self.workers.start = SimpleNamespace(begin=self._begin)
+        self.workers.started = self._started
+        monkeypatch.setattr(ray_workers, "gathered", self._gathered)
+        monkeypatch.setattr(ray, "kill", self.killed.append)
+        order: Any = None
+        watched = Watched(groups={"actor": (order, self.workers)})
+        self.supervisor = watched.supervisor
+        self.supervisor.cover("actor", 2, RestartPolicy(policy="one_for_all"))
+        self.workers.watch = SimpleNamespace(
+            ending=self.supervisor.ending, started=self.supervisor.started, stopped=watched.stopped
+        )
+        job: Any = SimpleNamespace(live=[], record=self.events.extend, restarted=lambda _: None)
+        self.recovery = Recovery(job, watched, lambda _: None)
+
+    def _begin(self, ranks: Sequence[int], handles: dict[int, str], _: Any) -> dict[Any, int]:
+        self.starts.append(tuple(ranks))
+        handles.update({rank: f"rank {rank}" for rank in ranks})
+        return {}
+
+    def _gathered(self, *_: Any) -> dict[int, Any]:
+        self.starting(self.starts[-1])
+        return {id(self.workers.start): {}}
+
+    def _started(self, handles: dict[int, str], _: Any) -> None:
+        self.workers.generations.update({rank: self.workers.generations[rank] + 1 for rank in handles})
+
+    def crash(self) -> list[Action]:
+        """What is decided about the end of rank 1."""
+        failure = Failure(component="actor", cause="crash", generations={1: 0})
+        return self.supervisor.failed([failure], 0)
+
+    def recover(self, actions: list[Action]) -> None:
+        self.recovery.carry_out(actions)
+        self.join()
+
+    def join(self) -> None:
+        while threads := self.recovery.threads:
+            threads[0].join(60)
+
+    def crash_while_restarted_by_hand(self, *ranks: int) -> None:
+        """Rank 1 crashes, and before that is followed up, these ranks are being restarted."""
+        begun, go = threading.Event(), threading.Event()
+
+        def held(_: tuple[int, ...]) -> None:
+            begun.set()
+            assert go.wait(60)
+
+        self.starting, actions = held, self.crash()
+        by_hand = threading.Thread(target=self.workers.restart, args=(ranks, 1.0))
+        by_hand.start()
+        assert begun.wait(60)
+        self.recovery.carry_out(actions)
+        go.set()
+        by_hand.join(60)
+        self.join()
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    return Group(monkeypatch)
+
+
+def test_a_restart_waits_for_one_by_hand(group: Group) -> None:
+    group.crash_while_restarted_by_hand(0)
+    assert group.starts == [(0,), (0, 1)]
+    assert [(one.action, one.cause) for one in group.events] == [("restarted", "crash")]
+    assert "restart 1 of 3 took" in group.events[0].detail
+    assert group.supervisor.settled("actor")
+    assert group.supervisor.given_up("actor") == ""
+
+
+def test_ranks_that_were_all_restarted_by_hand_meanwhile_are_left_alone(group: Group) -> None:
+    group.crash_while_restarted_by_hand(0, 1)
+    assert group.starts == [(0, 1)]
+    assert [one.detail for one in group.events] == ["ranks 0, 1: by hand"]
+    assert group.supervisor.settled("actor")
+
+
+def test_a_restart_by_hand_that_fails_is_over(group: Group) -> None:
+    def fails(_: tuple[int, ...]) -> None:
+        raise LaunchError(code="RE108", what="no weights")
+
+    group.starting = fails
+    with pytest.raises(LaunchError, match="no weights"):
+        group.workers.restart([0], 1.0)
+    assert group.supervisor.settled("actor")
+    group.starting = lambda _: None
+    group.recover(group.crash())
+    assert group.starts == [(0,), (0, 1)]
+
+
+def test_a_failed_restart_has_a_reason(group: Group) -> None:
+    def fails_once(_: tuple[int, ...]) -> None:
+        if len(group.starts) == 1:
+            raise LaunchError(code="RE108", what="no weights")
+
+    group.starting = fails_once
+    group.recover(group.crash())
+    assert [one.action for one in group.events] == ["restarting", "restarted"]
+    assert group.events[0].detail.startswith("ranks 0, 1: no weights; it is restarted")
+
+
+@pytest.mark.parametrize("moment", ["created", "ready"])
+def test_what_starts_while_its_group_is_shut_down_is_ended(group: Group, moment: str) -> None:
+    begin = group.workers.start.begin
+
+    def shut_down(*_: Any) -> None:
+        group.workers.running = False
+
+    def begin_and_shut_down(*args: Any) -> Any:
+        shut_down()
+        return begin(*args)
+
+    if moment == "created":
+        group.workers.start.begin = begin_and_shut_down
+    else:
+        group.starting = shut_down
+    with pytest.raises(LaunchError, match="actor was shut down while it started"):
+        group.workers.restart([0, 1], 1.0)
+    assert group.killed[-2:] == ["rank 0", "rank 1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(ActorUnavailableError("out of reach", None), 2), (ActorDiedError(), 1)],
+    ids=["out of reach", "dead"],
+)
+def test_an_agent_that_was_out_of_reach_is_asked_again(
+    error: Exception, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node()
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "node", "Alive": True}])
+    job: Any = SimpleNamespace(live=[node])
+    watch = JobWatch(job, {})
+    watch._follow(0)
+    node.asked[0].set_exception(error)
+    for _ in range(2):
+        while not watch._inbox.empty():
+            watch._receive([watch._inbox.get()])
+        watch._look_at_nodes()
+    assert len(node.asked) == asked
+    assert set(watch._suspects) == {0}
+    if asked == 2:
+        node.asked[1].set_result([])
+        watch._receive([watch._inbox.get()])
+        assert not watch._suspects
+        assert len(node.asked) == 3  # for the next news
+
+
+def test_moves_are_made_one_after_the_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+    monkeypatch.setattr(group.recovery, "_move", lambda _: held.append(group.recovery._moving.locked()))
+    move = Restart(component="actor", ranks=(0,), cause="node lost", number=1, limit=1, move=True)
+    group.recovery.carry_out([move])
+    assert held == [True]
