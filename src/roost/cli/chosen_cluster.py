@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +10,7 @@ import click
 from roost.config.document import Document
 from roost.config.job import read_job
 from roost.config.placement_editing import other_rules, with_rules
-from roost.engine.connection.embedded import own_cluster_address
-from roost.errors import ClusterError, ConfigurationError, error_for, errors_in
+from roost.errors import ConfigurationError, error_for, errors_in
 from roost.inventory.inventory import Inventory
 from roost.planning.compiler import fitted
 from roost.planning.component_placement import ComponentPlacement
@@ -88,13 +86,6 @@ def placement_class(model_parallel: bool) -> type[ComponentPlacement]:
 
 def live_snapshot() -> ClusterSnapshot:
     """The nodes of the Ray that RAY_ADDRESS names, or of one that this user runs here, and who holds accelerators."""
-    if not os.environ.get("RAY_ADDRESS") and own_cluster_address() is None:
-        raise ClusterError(
-            code="RE101",
-            what="there is no Ray to look at",
-            why="RAY_ADDRESS is not set, and this user runs no Ray on this machine",
-            remedy="set RAY_ADDRESS, or name a cluster with --on 4x8",
-        )
     from roost.engine.reservation.cluster_snapshot import take_snapshot
 
     return take_snapshot()

@@ -95,7 +95,7 @@ def connect(
                 code="RE101",
                 what="there is no Ray to attach to",
                 why="no address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
-                remedy="pass address=..., or set RAY_ADDRESS",
+                remedy="set RAY_ADDRESS to its HOST:PORT, or start one with `ray start --head`",
             )
         shape = os.environ.get("ROOST_EMBEDDED") or _this_machine(num_nodes or 1)
         started = EmbeddedCluster(shape)
