@@ -56,7 +56,7 @@ def test_without_a_cluster_the_job_is_unknown(
     for words in (["doctor", "--live"], ["up", "wait", "--nodes", "1"]):
         assert "name one with --address" in cli(*words).err
     done = cli("plan", "job.yaml", "--live")
-    assert (done.code, "set RAY_ADDRESS, or name a cluster with --on 4x8" in done.err) == (4, True)
+    assert (done.code, "help: set RAY_ADDRESS to its HOST:PORT" in done.err) == (4, True)
 
 
 def test_an_unknown_job_is_looked_for_on_the_ray_of_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:

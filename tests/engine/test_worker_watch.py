@@ -40,7 +40,7 @@ def lost(child: Callable[[CallLog], None], log_file: Path, ready: Callable[[], b
         rank=0,
         generation=0,
         node=0,
-        ping=0.1,
+        ping=60.0,
         logs=(str(log_file),),
     )
 
@@ -134,6 +134,7 @@ def test_a_kill_for_want_of_memory_counts_for_a_moment(
 
     monkeypatch.setattr(worker_watch, "_oom_kills", kills)
     monkeypatch.setattr(worker_watch, "OOM_WITHIN", within)
+    monkeypatch.setattr(worker_watch, "LOOK_EVERY", 0.01)
     found = lost(dies, tmp_path / "err", lambda: len(looks) > 5)
     assert found.out_of_memory == out_of_memory
 

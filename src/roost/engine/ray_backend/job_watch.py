@@ -23,7 +23,7 @@ from roost.engine.events import Event
 from roost.engine.job.take_down_order import check_order
 from roost.engine.job.worker_watch import Loss, loss_event
 from roost.engine.processes.process_facts import Process
-from roost.engine.ray_backend.losses import causes_of, loss_of
+from roost.engine.ray_backend.losses import causes_of, dead_nodes, loss_of
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, WatchedJob, outlook, verb
 from roost.engine.supervision.supervisor import Action, Failure
@@ -242,10 +242,8 @@ class JobWatch:
     def _look_at_nodes(self) -> None:
         if cluster_is_gone() or not ray.is_initialized():
             return
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        live = self._job.live
-        gone = {node for node in self._seen if live[node].node_id not in alive} - self._watched.lost
-        if gone:
+        known = {self._job.live[node].node_id: node for node in self._seen}
+        if gone := dead_nodes(ray.nodes(), known) - self._watched.lost:
             self._node_lost(gone)
         for node, until in list(self._suspects.items()):
             if node in self._watched.lost:

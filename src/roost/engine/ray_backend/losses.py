@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -35,6 +35,14 @@ def causes_of(losses: Sequence[Loss], groups: Mapping[str, tuple[GroupOrder, Ray
         else "crash"
         for index, loss in enumerate(losses)
     ]
+
+
+def dead_nodes(table: Iterable[Mapping[str, Any]], ranks: Mapping[str, int]) -> set[int]:
+    """The ranks of the nodes that Ray's node table calls dead.
+
+    A node that the table does not have is not lost: Ray keeps dead nodes in it, and an answer may be incomplete.
+    """
+    return {ranks[node["NodeID"]] for node in table if node["NodeID"] in ranks and not node["Alive"]}
 
 
 def loss_of(order: GroupOrder, workers: RayWorkers, rank: int) -> Loss:
