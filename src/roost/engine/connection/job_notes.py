@@ -17,7 +17,9 @@ def leave_note(job: str, run: str, note: Mapping[str, Any]) -> None:
 
 
 def read_note(job: str, run: str) -> dict[str, Any] | None:
-    found = internal_kv._internal_kv_get(_key(job, run), namespace=_SPACE)
+    """The note about one run of the job; None if there is none, or if this process has disconnected meanwhile."""
+    client = internal_kv.global_gcs_client
+    found = None if client is None else client.internal_kv_get(_key(job, run), _SPACE)
     return None if found is None else json.loads(found)
 
 

@@ -134,7 +134,9 @@ class RayBackend:
             threading.Thread(target=self._look_for_order, name="roost-order", daemon=True).start()
 
     def _look_for_order(self) -> None:
-        with contextlib.suppress(RoostError):
+        with contextlib.suppress(
+            RoostError, ray.exceptions.RayError
+        ):  # such as a connection that is just closed
             check_order(self.job)
 
     # -- the way in for every other process ------------------------------------------------------------------------
