@@ -7,7 +7,6 @@ import os
 import signal
 import stat
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -249,8 +248,8 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
     """An exit in a worker with `async def` methods ends its process, as in any other worker."""
     for worker in (Frail, FrailAsync):
         with launched(cluster, worker, ranks="0") as run:
-            group, began = run["frail"], time.monotonic()
-            with pytest.raises((roost.WorkerRaised, roost.WorkerDied, roost.WorkerError)):
+            group = run["frail"]
+            with pytest.raises((roost.WorkerRaised, roost.WorkerDied)):
                 group.interrupts().wait(timeout=60)
             with pytest.raises(roost.WorkerDied):
                 group.exits(3).wait(timeout=60)
@@ -258,7 +257,6 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
                 group.pid().wait(timeout=60)
             group.restart_ranks(0)
             assert group.story().wait(timeout=60) == [(0, 1, [1])]
-            assert time.monotonic() - began < 50, "none of these ended by its timeout"
     with pytest.raises(roost.LaunchError) as caught:
         launched(cluster, ExitsWhileStarting, ranks="0")
     assert "could not start" in caught.value.findings[0].what
