@@ -28,7 +28,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "roost",
     deadline=None,
-    max_examples=75,
+    max_examples=50,
     derandomize=os.environ.get("CI") == "true",
     suppress_health_check=[HealthCheck.too_slow],
 )

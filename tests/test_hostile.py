@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 import roost
 from roost.config.document import load, parse
 
-BATCH = int(os.environ.get("ROOST_BATCH", "120"))  # how many inputs each seed makes
+BATCH = int(os.environ.get("ROOST_BATCH", "60"))  # how many inputs each seed makes
 SMALL = roost.Inventory.parse("2x8:A800,1x4:4090,1x0")
 
 JOBS = [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from versions import LEFT_OUT
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -104,6 +106,18 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'Inventry'"):
         roost.Inventry  # noqa: B018
+
+
+def test_only_tests_that_need_ray_import_it() -> None:
+    """The others run with every promised version of what planning needs, where Ray is not installed."""
+    here = Path(__file__).parent
+    left_out = [here.parent / path for path in LEFT_OUT]
+    imports = re.compile(r"^(import|from) ray\b", re.MULTILINE)
+    assert not [
+        str(path)
+        for path in here.rglob("*.py")
+        if not any(path.is_relative_to(one) for one in left_out) and imports.search(path.read_text())
+    ]
 
 
 # Imports inside functions. A module of roost may be imported late only because it loads Ray.

@@ -429,7 +429,7 @@ class Channels(RuleBasedStateMachine):
         assert len(self.inside) + len(self.gone) == self.made
 
 
-Channels.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+Channels.TestCase.settings = settings(max_examples=50, stateful_step_count=30)
 TestChannels = Channels.TestCase
 
 

@@ -19,8 +19,8 @@ SPLIT = ("sh", "-c", 'errors=$1; shift; exec "$@" 2>"$errors"', "sh")
 @pytest.mark.parametrize(
     ("how", "code", "last"),
     [
-        ("exception", 1, "LookupError: the program's own"),
         ("in a call", -signal.SIGINT, "KeyboardInterrupt"),
+        pytest.param("exception", 1, "LookupError: the program's own", marks=pytest.mark.slow),
         pytest.param("normal", 0, "", marks=pytest.mark.slow),
         pytest.param("exit", 3, "", marks=pytest.mark.slow),
     ],

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.ray
     ("how", "code"),
     [
         ("waits in a call", -signal.SIGINT),  # its call ends by itself after a minute
-        ("exit3", 3),
+        pytest.param("exit3", 3, marks=pytest.mark.slow),
         pytest.param("normal", 0, marks=pytest.mark.slow),
         pytest.param("exception", 1, marks=pytest.mark.slow),
     ],
