@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from versions import LEFT_OUT
 
 SOURCE = Path(__file__).parents[1] / "src"
