@@ -86,7 +86,7 @@ def test_a_job_that_hydra_composes_is_launched_so(cli: Any) -> None:
         (
             ["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--setup", "x"],
             2,
-            "No such option '--setup'",
+            "No such option",
         ),
         (["wait"], 2, "Missing option '--nodes'"),
         (["cloud"], 2, "No such command 'cloud'"),
