@@ -61,7 +61,7 @@ test-torch: $(VENV)/.torch
 	$(BIN)/python -m pytest -m torch tests/torch
 
 $(VENV)/.router: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[router]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt sglang-router
 	touch $(VENV)/.router
 
 test-router: $(VENV)/.router
