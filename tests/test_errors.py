@@ -166,6 +166,7 @@ def test_words() -> None:
     assert [counted(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
     assert counted(1200, "entry") == "1,200 entries"
     assert shown(10**5000) == "a number of many digits"
+    assert shown({"a": [10**5000]}) == "a value with a number of many digits"
     assert len(shown("x" * 500)) == 60
     assert close_to("placment", ["placement", "node_group"]) == "placement"
     assert close_to("zzz", ["placement"]) is None

@@ -344,9 +344,12 @@ def counted(number: int, noun: str) -> str:
 
 def shown(value: object, limit: int = 60) -> str:
     """The repr of a value, cut to a length that fits a message."""
-    if isinstance(value, int) and abs(value) > 10**limit:  # Python refuses to convert the longest to text
+    if isinstance(value, int) and abs(value) > 10**limit:
         return "a number of many digits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python converts no number of thousands of digits to text
+        return "a value with a number of many digits"
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

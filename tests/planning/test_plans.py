@@ -614,3 +614,8 @@ def test_a_plan_and_an_inventory_keep_their_own_tables() -> None:
     for table in (components, groups, shares):
         table.clear()
     assert (list(again.components), list(inventory.groups), dict(again.shares)) == (["w"], ["g"], {"w": 0.5})
+
+
+def test_a_format_of_thousands_of_digits() -> None:
+    with pytest.raises(roost.ConfigurationError, match="it is of format a number of many digits"):
+        roost.Plan.from_dict({"format_version": 10**5000})

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from roost.config.supervise import RestartPolicy
-from roost.errors import ConfigurationError, Finding, PlacementError, nearest
+from roost.errors import ConfigurationError, Finding, PlacementError, nearest, shown
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 from roost.placement.placement import Device
@@ -169,7 +169,7 @@ class Plan:
         """Read the saved form and check it. The plan lacks its secrets."""
         version = data.get("format_version") if isinstance(data, Mapping) else None
         if isinstance(version, bool) or version != FORMAT_VERSION:
-            found = f"it is of format {version}" if isinstance(version, int) else ""
+            found = f"it is of format {shown(version)}" if isinstance(version, int) else ""
             raise _refuse(f"this is not a saved plan of format {FORMAT_VERSION}", found)
         try:
             read, sum_of_data = from_plain_data(data), checksum(data)
