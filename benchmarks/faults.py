@@ -18,6 +18,8 @@ from typing import Any
 import roost
 from roost.testing.faults import Faults
 
+os.environ.setdefault("ROOST_FORKED_WORKERS", "0")  # processes start as on other clusters
+
 NUMBERS = [argument for argument in sys.argv[1:] if argument.isdecimal()]
 PARTS = [argument for argument in sys.argv[1:] if not argument.isdecimal()]
 DEATHS = int(NUMBERS[0]) if NUMBERS else 100

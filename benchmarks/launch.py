@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import statistics
 import sys
 import time
@@ -20,6 +21,8 @@ import psutil
 import ray
 
 import roost
+
+os.environ.setdefault("ROOST_FORKED_WORKERS", "0")  # processes start as on other clusters
 
 GROUPS = (("1x16", 16), ("4x8", 32))
 JOB_SHAPE, JOB_PROCESSES = "4x8", 32

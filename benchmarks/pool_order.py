@@ -10,6 +10,7 @@ placement groups (`apart`) have a bundle for each accelerator too, which one pro
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -20,6 +21,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 import roost
 from roost.engine.reservation import measuring
+
+os.environ.setdefault("ROOST_FORKED_WORKERS", "0")  # processes start as on other clusters
 
 
 @ray.remote(num_cpus=0, num_gpus=1)

@@ -8,11 +8,14 @@ Both are on accelerators that are held already. Rounds are interleaved; medians 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
 
 import roost
+
+os.environ.setdefault("ROOST_FORKED_WORKERS", "0")  # processes start as on other clusters
 
 
 class Trainer(roost.Worker):

@@ -20,6 +20,8 @@ from roost.engine.ray_backend import worker_host
 from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
 
+os.environ.setdefault("ROOST_FORKED_WORKERS", "0")  # processes start as on other clusters
+
 NUMBERS = [argument for argument in sys.argv[1:] if argument.isdecimal()]
 PARTS = [argument for argument in sys.argv[1:] if not argument.isdecimal()] or ["calls", "idle"]
 WORKERS = int(NUMBERS[0]) if NUMBERS else 64

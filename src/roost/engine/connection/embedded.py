@@ -43,6 +43,9 @@ NODE_WITHIN = 120  # seconds that Ray gives a node to start
 START_WITHIN = 60.0  # seconds, plus `NODE_WITHIN` for each node
 STOP_WITHIN = 30.0
 CLEAR_WITHIN = 10.0
+SCRIPTS = Path(__file__).parents[1] / "ray_backend"  # worker_start.py and worker_forker.py
+FORKED_WORKERS = "ROOST_FORKED_WORKERS"  # "0": Ray starts worker processes as on any other cluster
+LONGEST_TITLE = 400  # characters: the title of a process has the room that its arguments had
 SMALLEST_STORE = 150 * 2**20  # bytes: as in Ray's test clusters; one large result fills it
 # Variables that describe the machine, its Python and its accelerators. The config sets all others a worker needs.
 INHERITED = frozenset(
@@ -294,23 +297,19 @@ def _run(directory: str) -> None:
 
     # Without a dashboard Ray still starts its process, for usage statistics alone.
     RayNode.start_api_server = lambda *_, **__: None
-    head, *others = json.loads(told)
+    nodes = json.loads(told)
+    nodes[0] |= {
+        "temp_dir": directory,
+        "include_dashboard": False,
+        "no_monitor": True,  # there is nothing to scale
+        "dashboard_agent_listen_port": 0,  # any free one
+    }
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray's own output goes to the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    cluster = RayCluster(
-        initialize_head=True,
-        head_node_args={
-            **head,
-            "temp_dir": directory,
-            "include_dashboard": False,
-            "no_monitor": True,  # there is nothing to scale
-            "dashboard_agent_listen_port": 0,  # any free one
-        },
-    )
+    cluster = RayCluster()
     try:
-        for node in others:
-            cluster.add_node(wait=False, **node)
+        forkers = [_add_node(cluster, directory, number, node) for number, node in enumerate(nodes)]
         cluster.wait_for_nodes(timeout=NODE_WITHIN)
         with contextlib.suppress(BrokenPipeError):  # the caller has ended
             output.write(cluster.address + "\n")
@@ -319,18 +318,43 @@ def _run(directory: str) -> None:
         waiting = select.poll()
         waiting.register(0, select.POLLIN | select.POLLHUP)
         while not waiting.poll(1000):  # until the caller stops this cluster or ends
-            _collect_ended(cluster)
+            _collect_ended(cluster, forkers)
     finally:
         cluster.shutdown()
     _clear(directory)  # a caller that was killed cannot
 
 
-def _collect_ended(cluster: Any) -> None:
+def _add_node(cluster: Any, directory: str, number: int, arguments: dict[str, Any]) -> Any:
+    """Start a node, and the process that forks its workers (decision 0056). Returns the latter, if there is one."""
+    if sys.platform != "linux" or os.environ.get(FORKED_WORKERS) == "0":
+        cluster.add_node(wait=not number, **arguments)
+        return None
+    start, forker = (str(SCRIPTS / name) for name in ("worker_start.py", "worker_forker.py"))
+    path = f"{directory}/forker-{number}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(128)
+        os.environ["ROOST_FORKER"] = path  # for the node's worker_start.py
+        node = cluster.add_node(wait=not number, worker_path=start, **arguments)
+        raylet = str(node.all_processes["raylet"][0].process.pid)
+        return subprocess.Popen(
+            [sys.executable, forker, str(server.fileno()), raylet, path.ljust(LONGEST_TITLE)],
+            stdin=subprocess.DEVNULL,
+            # Ray reads both when it is imported. A worker of no job is given one with its first task.
+            env={**os.environ, "RAY_RAYLET_PID": raylet, "RAY_JOB_ID": "ffffffff"},
+            pass_fds=[server.fileno()],
+        )
+
+
+def _collect_ended(cluster: Any, forkers: list[Any]) -> None:
     """Workers of a killed node live on until this process, its raylet's parent, has collected the raylet."""
     for node in cluster.list_all_nodes():
         for started in node.all_processes.values():
             for one in started:
                 one.process.poll()
+    for forker in forkers:
+        if forker is not None:
+            forker.poll()
 
 
 def _end_early(directory: str, started: threading.Event) -> None:

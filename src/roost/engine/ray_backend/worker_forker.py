@@ -1,0 +1,108 @@
+"""Forks the worker processes of one node of an embedded Ray: `worker_forker.py DESCRIPTOR RAYLET PATH`.
+
+Importing Ray takes most of the time that a worker process needs to start. The forker imports Ray once, with the
+modules that roost's own processes need, and then makes a copy of itself for each worker. The copy gets the
+arguments, environment, folder and output of the process that Ray started (`worker_start.py`), and goes on as Ray's
+own worker script does.
+
+The forker has one thread, since a copy has only the thread that made it. It ends with its raylet.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if not getattr(sys.flags, "safe_path", False):
+    sys.path.pop(0)  # the folder of this script, where no other script would look for modules
+
+import contextlib
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from ray._private.workers import default_worker
+
+import roost.engine.job.managers
+import roost.engine.job.node_agent
+import roost.engine.ray_backend.worker_host  # noqa: F401
+from roost.engine.ray_backend.worker_start import FORKED
+
+ORDER_WITHIN = 5.0  # seconds
+
+
+class WorkerOrder(NamedTuple):
+    """What a copy takes over from the process that Ray started."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    output: list[int]  # descriptors for input, output and errors
+
+
+def order_for_this_copy(server: socket.socket, raylet: int) -> WorkerOrder:
+    """Make a copy of this process for each order. Returns in the copies; ends the forker when its raylet has ended."""
+    while True:
+        ready, _, _ = select.select([server.fileno(), raylet], [], [])
+        if raylet in ready:
+            os._exit(0)
+        connection, _ = server.accept()
+        with connection:
+            try:
+                order = received(connection)
+            except (OSError, ValueError):  # the asking process has ended
+                continue
+            if not os.fork():
+                server.close()
+                os.close(raylet)
+                return order
+            for descriptor in order.output:
+                os.close(descriptor)
+            answer(connection)
+
+
+def received(connection: socket.socket) -> WorkerOrder:
+    connection.settimeout(ORDER_WITHIN)
+    length, output, _, _ = socket.recv_fds(connection, 4, 3)
+    with connection.makefile("rb") as stream:
+        text = stream.read(int.from_bytes(length, "big"))
+    arguments, environment, folder = json.loads(text)
+    return WorkerOrder(arguments, environment, folder, output)
+
+
+def answer(connection: socket.socket) -> None:
+    with contextlib.suppress(
+        OSError
+    ):  # the asking process was killed: Ray will not know the copy, which then ends
+        connection.sendall(FORKED)
+
+
+def take_over(order: WorkerOrder) -> None:
+    os.setpgid(0, 0)  # Ray kills the process group of a worker that has ended
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, descriptor in enumerate(order.output):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    job = os.environ["RAY_JOB_ID"]  # Ray has read it already
+    os.environ.clear()
+    os.environ.update({**order.environment, "RAY_JOB_ID": job})
+    os.chdir(order.folder)
+    sys.argv = [default_worker.__file__, *order.arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, str(Path(default_worker.__file__).parent))
+
+
+def main() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system collects copies that have ended
+    gc.freeze()  # so that a collection in a copy does not write to all pages that the copies share
+    take_over(order_for_this_copy(socket.socket(fileno=int(sys.argv[1])), os.pidfd_open(int(sys.argv[2]))))
+    runpy.run_path(default_worker.__file__, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
