@@ -22,6 +22,9 @@ _CALLERS = (
     "ray/_private/async_compat.py",
     "ray/util/tracing/tracing_helper.py",
     "roost/engine/ray_backend/worker_host.py",
+    "roost/engine/ray_backend/worker_forker.py",
+    "<frozen runpy>",
+    "/runpy.py",
     "/threading.py",
     "asyncio/runners.py",
 )
