@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from running import eventually, module_path
 
 import roost
 from roost.engine.connection import embedded
+from roost.engine.ray_backend import worker_forker
 
 pytestmark = pytest.mark.ray
 
@@ -98,6 +100,28 @@ def test_without_its_forker_a_node_starts_ordinary_processes() -> None:
         ray_of_one_node.stop()
     assert done.returncode == 0, done.stderr
     assert "True" in done.stdout
+
+
+def test_a_process_that_no_longer_waits_gets_no_copy() -> None:
+    """It has started a worker in the ordinary way, or was killed."""
+    asking, forker = socket.socketpair()
+    with forker:
+        with asking:
+            asking.sendall(b"an order")
+            assert worker_forker.is_waiting(forker)
+        assert not worker_forker.is_waiting(forker)
+
+
+def test_half_an_order_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    asking, forker = socket.socketpair()
+    with forker:
+        with asking:
+            socket.send_fds(asking, [(100).to_bytes(4, "big")], [0, 1, 2])
+            asking.sendall(b'["--node')
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(ValueError, match="Expecting|Unterminated"):
+            worker_forker.received(forker)
+        assert set(os.listdir("/proc/self/fd")) <= before
 
 
 class Nodes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-if not getattr(sys.flags, "safe_path", False):
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     sys.path.pop(0)  # the folder of this script, where no other script would look for modules
 
 import contextlib
@@ -57,28 +57,43 @@ def order_for_this_copy(server: socket.socket, raylet: int) -> WorkerOrder:
                 order = received(connection)
             except (OSError, ValueError):  # the asking process has ended
                 continue
-            if not os.fork():
+            if is_waiting(connection) and not os.fork():
                 server.close()
                 os.close(raylet)
                 return order
-            for descriptor in order.output:
-                os.close(descriptor)
+            close_all(order.output)
             answer(connection)
 
 
 def received(connection: socket.socket) -> WorkerOrder:
     connection.settimeout(ORDER_WITHIN)
     length, output, _, _ = socket.recv_fds(connection, 4, 3)
-    with connection.makefile("rb") as stream:
-        text = stream.read(int.from_bytes(length, "big"))
-    arguments, environment, folder = json.loads(text)
+    try:
+        with connection.makefile("rb") as stream:
+            text = stream.read(int.from_bytes(length, "big"))
+        arguments, environment, folder = json.loads(text)
+    except (OSError, ValueError):
+        close_all(output)
+        raise
     return WorkerOrder(arguments, environment, folder, output)
+
+
+def close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def is_waiting(connection: socket.socket) -> bool:
+    """Whether the asking process still waits, and has not been killed or started a worker in the ordinary way."""
+    ended = select.poll()
+    ended.register(connection, select.POLLRDHUP)
+    return not ended.poll(0)
 
 
 def answer(connection: socket.socket) -> None:
     with contextlib.suppress(
         OSError
-    ):  # the asking process was killed: Ray will not know the copy, which then ends
+    ):  # Ray does not know the copy of a process that was killed; the copy ends then
         connection.sendall(FORKED)
 
 
@@ -87,7 +102,7 @@ def take_over(order: WorkerOrder) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, descriptor in enumerate(order.output):
         os.dup2(descriptor, number)
-        os.close(descriptor)
+    close_all(order.output)
     job = os.environ["RAY_JOB_ID"]  # Ray has read it already
     os.environ.clear()
     os.environ.update({**order.environment, "RAY_JOB_ID": job})

@@ -34,8 +34,8 @@ def needs_own_process(arguments: list[str]) -> bool:
 
 def is_forked(path: str, arguments: list[str]) -> bool:
     """Ask the forker for a process with this one's arguments, environment, folder and output."""
-    order = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
     try:
+        order = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
         with socket.socket(socket.AF_UNIX) as forker:
             forker.settimeout(ANSWER_WITHIN)
             forker.connect(path)
