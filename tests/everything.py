@@ -1,7 +1,7 @@
-"""Runs the linters, and all tests in four processes, side by side.
+"""Runs the linters, and all tests in five processes, side by side.
 
-Three of them often wait for Ray. The fourth, with what needs no Ray, has a low priority and fills the pauses, so two
-cores are enough.
+Three of them often wait for Ray. The other two, with the tests that need no Ray, have a low priority and fill the
+pauses, so two cores are enough.
 
 python tests/everything.py [pytest options]
 """
@@ -31,6 +31,10 @@ MOVED = {"engine/test_pools.py", "engine/test_reservation.py"}
 NOT_HERE = "not torch and not router and not browser and not slow and not soak"
 WITHOUT_RAY = f"not ray and not netns and {NOT_HERE}"
 WITH_RAY = f"(ray or netns) and {NOT_HERE}"
+
+
+# These take about half of the time of all tests without Ray.
+FIRST_HALF = ("suggesting/", "test_hostile.py")
 
 
 def share_of(name: str) -> str:

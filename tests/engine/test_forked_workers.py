@@ -112,16 +112,16 @@ def test_a_process_that_no_longer_waits_gets_no_copy() -> None:
         assert not worker_forker.is_waiting(forker)
 
 
-def test_half_an_order_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_half_an_order_leaves_no_descriptor_open() -> None:
     asking, forker = socket.socketpair()
     with forker:
         with asking:
             socket.send_fds(asking, [(100).to_bytes(4, "big")], [0, 1, 2])
             asking.sendall(b'["--node')
-        before = set(os.listdir("/proc/self/fd"))
-        with pytest.raises(ValueError, match="Expecting|Unterminated"):
+        before = set(Path("/proc/self/fd").iterdir())
+        with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
             worker_forker.received(forker)
-        assert set(os.listdir("/proc/self/fd")) <= before
+        assert set(Path("/proc/self/fd").iterdir()) <= before
 
 
 class Nodes:
