@@ -6,6 +6,7 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from hashlib import sha256
 from html import escape
 from html.parser import HTMLParser
@@ -33,6 +34,11 @@ SMALLER = [name for name in PLANS if name != "16384_nodes"]  # that one is drawn
 
 def plan_of(source: Any, shape: str) -> roost.Plan:
     return roost.plan(source, roost.Inventory.parse(shape))
+
+
+@cache
+def page_of_picture(name: str) -> str:
+    return render_page(plan_of_picture(name))
 
 
 def heterogeneous() -> roost.Plan:
@@ -153,8 +159,7 @@ def test_a_long_heading_does_not_widen_the_picture() -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_component_and_finding_is_on_the_page(name: str) -> None:
-    plan = plan_of_picture(name)
-    page = render_page(plan)
+    plan, page = plan_of_picture(name), page_of_picture(name)
     tags(page)
     assert plan.short_digest in page
     for component in plan.components:
@@ -296,7 +301,7 @@ def test_a_long_finding_does_not_widen_the_picture() -> None:
 def test_large_plans_make_small_files() -> None:
     plan = plan_of_picture("16384_nodes")
     assert len(render_svg(plan)) < 20_000
-    page = render_page(plan)
+    page = page_of_picture("16384_nodes")
     assert len(page) < 30_000
     assert "524,288 processes are too many for a page" in page
 

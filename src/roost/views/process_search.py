@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from typing import Any
@@ -147,7 +148,12 @@ def _runs(component: ComponentPlan, patterns: dict[tuple[str, ...], int]) -> Ite
 
 def holds(place: Placement) -> str:
     """`accelerators 0-1`, `Franka 0`, or nothing."""
-    if not place.hardware:
+    return _held(place.holds_accelerators, place.kind, place.hardware)
+
+
+@cache  # the processes of all nodes hold the same few accelerators
+def _held(accelerators: bool, kind: str, hardware: tuple[int, ...]) -> str:
+    if not hardware:
         return ""
-    kind = f"accelerator{'s' * (len(place.hardware) > 1)}" if place.holds_accelerators else place.kind
-    return f"{kind} {ranges(place.hardware)}"
+    name = f"accelerator{'s' * (len(hardware) > 1)}" if accelerators else kind
+    return f"{name} {ranges(hardware)}"
