@@ -33,8 +33,9 @@ WITHOUT_RAY = f"not ray and not netns and {NOT_HERE}"
 WITH_RAY = f"(ray or netns) and {NOT_HERE}"
 
 
-# These take about half of the time of all tests without Ray.
-FIRST_HALF = ("suggesting/", "test_hostile.py")
+def is_of_first_half(name: str) -> bool:
+    """Whether a file is of those that take about half of the time of all tests without Ray."""
+    return name.startswith("suggesting/") or ("/" not in name and name != "test_docs.py")
 
 
 def share_of(name: str) -> str:
@@ -52,11 +53,16 @@ def commands(options: list[str]) -> dict[str, list[str]]:
     shares: dict[str, list[str]] = {"engine": [], "rays": [], "rest": []}
     for name, path in files.items():
         shares[share_of(name)].append(path)
-    pytest = [sys.executable, "-m", "pytest", *options, "-m"]
+    halves = [
+        [path for name, path in files.items() if is_of_first_half(name) == first] for first in (True, False)
+    ]
+    pytest, later = [sys.executable, "-m", "pytest", *options, "-m"], ["nice", "-n", "10"]
     return {
         **{name: [*pytest, WITH_RAY, *paths] for name, paths in shares.items()},
-        "no ray": ["nice", "-n", "10", *pytest, WITHOUT_RAY],
-        "lint": ["nice", "-n", "10", "make", "lint"],
+        **{
+            f"half {number}": [*later, *pytest, WITHOUT_RAY, *paths] for number, paths in enumerate(halves, 1)
+        },
+        "lint": [*later, "make", "lint"],
     }
 
 
