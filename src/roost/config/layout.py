@@ -10,10 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, Server
 from roost.config.layout_checks import critic_problems, layout_problems
 from roost.config.layout_flags import SHARE_FLAGS, misspelt_flags, prefill_servers, read_rollout_flags
-from roost.config.layout_section import LayoutSection
+from roost.config.layout_section import EngineGroup, LayoutSection, Server
 from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in, render

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, Server
 from roost.config.fields import NonNegativeInt, Section, Text
-from roost.config.layout_section import LayoutSection
+from roost.config.layout_section import EngineGroup, LayoutSection, Server
 from roost.config.misspelt_flags import misspelt
 from roost.config.plain_data import plain_mapping
 from roost.config.schema import validate

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, Server
 from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text
+from roost.config.layout_section import EngineGroup, Server
 from roost.config.misspelt_flags import misspelt
 from roost.config.schema import validate
 from roost.config.text_files import read_text

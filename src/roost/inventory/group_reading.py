@@ -13,8 +13,7 @@ from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import EnvConfig, NodeGroupConfig
 from roost.errors import Finding, Path, shown
-from roost.inventory.groups import NodeEnvironment, NodeGroup
-from roost.inventory.hardware import HardwareUnit
+from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
