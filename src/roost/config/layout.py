@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType
@@ -57,7 +57,9 @@ class Layout(LayoutSection):
         None counts as not given.
         """
         args = resolved(args, "the layout")
-        flag = args.get if isinstance(args, Mapping) else partial(_attribute, args)
+        flag: Callable[[str], Any] = (
+            args.get if isinstance(args, Mapping) else lambda name: getattr(args, name, None)
+        )
         given: dict[str, Any] = {
             one.name: flag(one.name) for one in fields(cls) if flag(one.name) is not None
         }
@@ -85,7 +87,7 @@ class Layout(LayoutSection):
                 findings.append(server)
             else:
                 layout = replace(layout, servers=(server,))
-        findings += misspelt_flags(args, [one.name for one in fields(cls)])
+        findings += misspelt_flags(args, flag, [one.name for one in fields(cls)])
         if errors_in(findings):
             raise error_for(findings)
         if findings:
@@ -104,10 +106,6 @@ class Layout(LayoutSection):
     def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy does not pickle
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return partial(Layout, **{**values, "shares": dict(self.shares)}), ()
-
-
-def _attribute(flags: Any, name: str) -> Any:
-    return getattr(flags, name, None)
 
 
 def _written(layout: Layout) -> dict[str, Any]:

@@ -6,7 +6,7 @@ The file is a list of servers, or a mapping with that list under `sglang`. Other
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -82,10 +82,7 @@ def read_server_file(path: str) -> ServerFile:
     document = _document(path)
     written, findings = validate(WrittenServers, document.data, document, ())
     findings += _group_problems(document)
-    findings += (
-        document.finding(one.code, one.what, one.path, key=True, why=one.why, remedy=one.remedy)
-        for one in _misspelt(document)
-    )
+    findings += (replace(one, where=document.key_span(one.path)) for one in _misspelt(document))
     if written is None or errors_in(findings):
         raise error_for(findings)
     servers = tuple(one.server() for one in written.sglang)
