@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from roost.config.document import Document, Findings
-from roost.config.fields import NonNegativeInt, Rank, Section, TextOrTexts, by_kind
+from roost.config.fields import NonNegativeInt, Rank, Section, TextOrTexts, by_kind, names_in
 from roost.config.plain_data import plain_mapping
 from roost.config.ranks import RankSyntaxError, parse_node_ranks
 from roost.config.schema import validate
@@ -109,7 +109,7 @@ def read_supervise(
     policies: dict[str, RestartPolicy] = {}
     for key, entry in (section.supervise if section else {}).items():
         spare = _spare_nodes(key, entry, findings)
-        for name in (part.strip() for part in key.split(",")):
+        for name in names_in(key):
             if known is not None and name not in known:
                 what = f"supervise: unknown component {shown(name)}"
                 findings.add("RP106", what, (SECTION, key), key=True, remedy=nearest(name, known))
