@@ -164,14 +164,11 @@ def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
         return line.part(span.column - 1 + shift, span.length)
 
     try:
-        value, found, problems = read_yaml(text, line.source)
+        value, found = read_yaml(text, line.source)
     except ConfigurationError as error:
-        problems = list(error.findings)
-    if problems:
-        places = [moved(problem.where) if problem.where else line for problem in problems]
-        raise error_for(
-            [replace(one, path=(), where=where) for one, where in zip(problems, places, strict=True)]
-        )
+        places = [moved(one.where) if one.where else line for one in error.findings]
+        pairs = zip(error.findings, places, strict=True)
+        raise error_for([replace(one, path=(), where=where) for one, where in pairs]) from None
     keys = {where: moved(span) for where, span in found.keys.items()}
     values = {where: moved(span) for where, span in found.values.items()}
     return value, Positions(keys, values, found.texts)

@@ -18,7 +18,7 @@ from roost.config.layout_section import EngineGroup, Server
 from roost.config.misspelt_flags import misspelt
 from roost.config.schema import validate
 from roost.config.text_files import read_text
-from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions, read_yaml
+from roost.config.yaml_text import MAX_BYTES, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in
 
 ROOT = "sglang"
@@ -90,9 +90,7 @@ def read_server_file(path: str) -> ServerFile:
 
 
 def _document(path: str) -> Document:
-    data, positions, findings = read_yaml(read_text(FilePath(path), MAX_BYTES), path, MAX_VALUES)
-    if findings:
-        raise error_for(findings)
+    data, positions = read_yaml(read_text(FilePath(path), MAX_BYTES), path)
     if isinstance(data, list):
         tables = [{(ROOT, *at): entry for at, entry in table.items()} for table in positions.tables]
         return Document({ROOT: data}, path, Positions(*tables))

@@ -104,7 +104,8 @@ def read_supervise(
         return {}, [document.finding("RC103", what, (SECTION,), remedy=remedy)]
     section, findings = validate(SupervisedJob, {SECTION: written}, document, ())
     if section is None:
-        sound = {name: one for name, one in written.items() if not _broken(findings, name)}
+        broken = {finding.path[:2] for finding in errors_in(findings)}
+        sound = {name: one for name, one in written.items() if (SECTION, name) not in broken}
         section, _ = validate(SupervisedJob, {SECTION: sound}, document, ())
     policies: dict[str, RestartPolicy] = {}
     for key, entry in (section.supervise if section else {}).items():
@@ -133,10 +134,6 @@ def policies_from(source: Any, known: Collection[str]) -> dict[str, RestartPolic
     if errors_in(findings):
         raise error_for(findings)
     return policies
-
-
-def _broken(findings: list[Finding], name: str) -> bool:
-    return any(finding.path[:2] == (SECTION, name) for finding in errors_in(findings))
 
 
 def _policy(entry: PolicySection, spare: tuple[int, ...]) -> RestartPolicy:
