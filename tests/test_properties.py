@@ -140,7 +140,7 @@ def test_parsing_what_was_printed(text: str) -> None:
     assert meaning(parse_ranks(printed)) == meaning(spec)
     assert str(parse_ranks(printed)) == printed
     assert " " not in printed
-    segments = [(segment.start, segment.length) for segment in spec.segments]
+    segments = [segment.place for segment in spec.segments]
     assert [text[start : start + length].replace(" ", "") for start, length in segments] == [
         piece.replace(" ", "") for piece in text.split(",")
     ]

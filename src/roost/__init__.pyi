@@ -1,9 +1,9 @@
 """The names roost exports, listed once: type checkers read this file, and `__init__.py` imports by it."""
 
-from roost.config.engines import EngineGroup as EngineGroup
-from roost.config.engines import Server as Server
 from roost.config.layout import Layout as Layout
-from roost.config.layout_modes import LayoutMode as LayoutMode
+from roost.config.layout_section import EngineGroup as EngineGroup
+from roost.config.layout_section import LayoutMode as LayoutMode
+from roost.config.layout_section import Server as Server
 from roost.config.supervise import RestartLimits as RestartLimits
 from roost.config.supervise import RestartPolicy as RestartPolicy
 from roost.engine.channel import Channel as Channel

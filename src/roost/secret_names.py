@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 # A name is secret if one of its words is, however the words are joined: DB_PASS, api-key, openaiKey2, SIGNING_KEYS.
 # The end of a word decides: PGPASSWORD is one word and secret; tokenizers, authors and keyboards are not.
@@ -68,8 +67,3 @@ def hide_rest(text: str, bare: bool = False) -> str:
         if looks_secret(name[1]):
             return hide_secrets(text[: name.end()]) + "*" * (len(text) - name.end())
     return hide_secrets(text)
-
-
-def is_secret(path: Iterable[object]) -> bool:
-    """Whether the value at this path must be hidden."""
-    return any(isinstance(step, str) and looks_secret(step) for step in path)

@@ -10,11 +10,11 @@ import pytest
 
 import roost
 from roost import EngineGroup, Layout, Server
-from roost.config.job import read_layout
+from roost.config.job import read_supervised_layout
 
 
 def rules(args: Any, on: str = "4x8") -> dict[str, str]:
-    plan = roost.plan(read_layout(args), on)
+    plan = roost.plan(read_supervised_layout(args)[0], on)
     return {name: component.rule for name, component in plan.components.items()}
 
 

@@ -12,8 +12,7 @@ from roost.config.yaml_text import MAX_DEPTH, MAX_VALUES, read_yaml
 
 
 def data(text: str) -> Any:
-    value, _, findings = read_yaml(text, "x")
-    assert findings == []
+    value, _ = read_yaml(text, "x")
     return value
 
 

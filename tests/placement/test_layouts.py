@@ -17,8 +17,8 @@ from omegaconf import OmegaConf
 import roost
 from roost import EngineGroup, Inventory, Layout, LayoutMode, Server
 from roost.config.document import parse
-from roost.config.engines import EngineSlice
 from roost.config.job import read_job
+from roost.config.layout_section import EngineSlice
 from roost.config.schema import ClusterConfig
 from roost.errors import render
 

@@ -47,6 +47,11 @@ def _not_empty(value: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return value
 
 
+def names_in(key: str) -> list[str]:
+    """The names in a key such as `actor,critic`, which stands for several components."""
+    return [name.strip() for name in key.split(",")]
+
+
 def by_kind(kind: Any, tag: str, otherwise: str) -> Discriminator:
     """Choose the member of a union: the one with this tag for values of this kind, else the other."""
     return Discriminator(lambda value: tag if isinstance(value, kind) else otherwise)

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path as FilePath
 from typing import Any
@@ -22,6 +22,7 @@ from omegaconf.basecontainer import BaseContainer
 
 from roost.config.interpolation import unparsable
 from roost.config.overrides import override_span
+from roost.config.plain_data import entries, values_in
 from roost.config.text_files import read_mapping, read_text
 from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions
 from roost.errors import ConfigurationError, Finding, Path, Span, first_line, nearest
@@ -57,12 +58,6 @@ class _Layer:
     file: str = ""
     package: Path = ()
 
-    def at(self, path: Path) -> tuple[Span | None, Span | None, str | None]:
-        """The key, the value and the text that the layer has at a path of the composition."""
-        inside = path[len(self.package) :]
-        keys, values, texts = self.positions.tables
-        return keys.get(inside), values.get(inside), texts.get(inside)
-
 
 _Holder = tuple[_Layer, Any]  # a layer that has a path, and its value there
 
@@ -91,7 +86,9 @@ def composed(primary: Primary, overrides: Sequence[str]) -> tuple[dict[str, Any]
         except Exception as error:  # Hydra and OmegaConf raise anything; the configuration is at fault
             raise ConfigurationError(_refusal(error, primary, given, read)) from None
     layers = [
-        _in_package(read[one.config_path], one.package) for one in order.defaults if one.config_path in read
+        replace(read[one.config_path], package=_steps(one.package or ""))
+        for one in order.defaults
+        if one.config_path in read
     ]
     layers += [_override(one) for one in order.config_overrides if not one.is_delete()]
     positions = Positions()
@@ -107,11 +104,8 @@ def _own_state() -> Iterator[None]:
     from hydra.core.singleton import Singleton
 
     Plugins.instance()  # registers the sources
-    registry, singletons, resolvers = (
-        SourcesRegistry.instance(),
-        Singleton._instances,
-        BaseContainer._resolvers,
-    )
+    registry, singletons = SourcesRegistry.instance(), Singleton._instances
+    resolvers = BaseContainer._resolvers
     kept, sources, replaced = singletons.copy(), registry.types.copy(), resolvers.copy()
     for one in kept:
         if one.__name__ in _OWN_STATE:
@@ -219,30 +213,13 @@ def _steps(key: str) -> Path:
     return tuple(step for step in re.sub(r"\[(\w+)\]", r".\1", key).split(".") if step)
 
 
-def _in_package(layer: _Layer, package: str | None) -> _Layer:
-    steps = _steps(package or "")
-    return _Layer(data=layer.data, positions=layer.positions, file=layer.file, package=steps)
-
-
 def _override(one: Any) -> _Layer:
     value, line = one.value(), override_span(one.input_line)
     start = one.input_line.find("=") + 1
     key = line.part(one.input_line.find(one.key_or_group), len(one.key_or_group))
     spot = line.part(start, max(1, len(one.input_line) - start))
-    positions = Positions({(): key}, dict.fromkeys(_paths(value, ()), spot))
+    positions = Positions({(): key}, {path: spot for path, _ in values_in(value, ())})
     return _Layer(data=value, positions=positions, package=_steps(one.key_or_group))
-
-
-def _paths(value: Any, path: Path) -> Iterator[Path]:
-    yield path
-    for step, item in _entries(value):
-        yield from _paths(item, (*path, step))
-
-
-def _entries(value: Any) -> list[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return [(str(key), item) for key, item in value.items()]
-    return list(enumerate(value)) if isinstance(value, list) else []
 
 
 def _nested(package: Path, data: Any) -> Any:
@@ -256,19 +233,16 @@ def _placed(value: Any, path: Path, holders: Sequence[_Holder], positions: Posit
     holders = [(layer, node) for layer, node in holders if node != "???" or value == "???"]
     layer, node = next(((one, node) for one, node in holders if len(path) >= len(one.package)), (None, None))
     if layer is not None:
-        for table, found in zip(positions.tables, layer.at(path), strict=True):
-            if found is not None:
-                table[path] = found
-    if isinstance(value, dict):
-        return {
-            key: _placed(item, (*path, key), list(_holding(key, holders)), positions)
-            for key, item in _entries(value)
+        inside = path[len(layer.package) :]
+        for table, found in zip(positions.tables, layer.positions.tables, strict=True):
+            if inside in found:
+                table[path] = found[inside]
+    if isinstance(value, (dict, list)):
+        placed = {
+            step: _placed(item, (*path, step), list(_holding(step, holders)), positions)
+            for step, item in entries(value)
         }
-    if isinstance(value, list):
-        return [
-            _placed(item, (*path, index), list(_holding(index, holders)), positions)
-            for index, item in enumerate(value)
-        ]
+        return placed if isinstance(value, dict) else list(placed.values())
     if path[0] == "cluster" and layer is not None and layer.file and not isinstance(node, (dict, list)):
         return node  # as roost reads it: `4:7` is text there
     return value

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from roost.config.plain_data import SECTIONS, interpolations
 from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError, Finding, Path, error_for, first_line, shown
-from roost.secret_names import hide_rest, is_secret
+from roost.secret_names import hide_rest, looks_secret
 
 MAX_TEXT = 1_000  # characters of a text with interpolations
 MAX_IN_TEXT = 20  # interpolations in one text
@@ -63,7 +63,7 @@ def resolve(
 
 
 def _problem(path: Path, text: str, reason: str, positions: Positions) -> Finding:
-    missing, hidden = text == "???", is_secret(path)
+    missing, hidden = text == "???", any(isinstance(step, str) and looks_secret(step) for step in path)
     quoted = f"the value of {path[-1]}" if hidden else hide_rest(shown(text))
     return Finding(
         code="RC006",

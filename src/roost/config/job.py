@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roost.config.document import Document, Findings, load
-from roost.config.fields import NAME, NAME_RULE
+from roost.config.fields import NAME, NAME_RULE, names_in
 from roost.config.labels import label_problems, split_labels
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import layout_problems
@@ -79,13 +79,11 @@ def read_job(
     return reader.job(has_layout=section.get("layout") is not None), problems
 
 
-def read_layout(source: Any) -> Layout:
-    """The layout of flags, a job, or the `cluster` section of a job. One error reports all problems."""
-    return read_supervised_layout(source)[0]
-
-
 def read_supervised_layout(source: Any) -> tuple[Layout, Mapping[str, RestartPolicy]]:
-    """The same, and the restart policies of a job by component."""
+    """The layout of flags, a job, or the `cluster` section of a job, and the job's restart policies by component.
+
+    One error reports all problems.
+    """
     if isinstance(source, Layout):
         return source, {}
     if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
@@ -160,7 +158,7 @@ class _JobReader:
         self.cluster, self.findings, self.document = cluster, findings, findings.document
         declared = {group.label.strip() for group in cluster.node_groups or ()}
         self.labels = (declared or set(there)) | set(RESERVED_LABELS)
-        self.names = [name.strip() for key in cluster.component_placement for name in key.split(",")]
+        self.names = [name for key in cluster.component_placement for name in names_in(key)]
 
     def job(self, has_layout: bool) -> Job:
         # An earlier finding explains a missing section if the section is broken or its name may be misspelt.
@@ -196,8 +194,9 @@ class _JobReader:
 
     def _groups_lost(self) -> bool:
         """Whether labels are unknown because a node group cannot be read."""
+        keys = (found.path[1] for found in errors_in(self.findings) if len(found.path) == 2)
         return self._broken("node_groups") or any(
-            _may_mean_groups(found.path) for found in errors_in(self.findings)
+            close_to(str(key), ClusterConfig.model_fields) == "node_groups" for key in keys
         )
 
     def _groups(self) -> tuple[NodeGroupConfig | None, ...]:
@@ -235,13 +234,17 @@ class _JobReader:
         labels: tuple[str, ...] = ()
         if isinstance(value, PlacementRule):
             text_path, labels = (*path, "placement"), split_labels(value.node_group)
-        spec = self._spec(_placement_text(value), key, text_path)
+        spec: RankSpec | None = None
+        try:
+            spec = parse_ranks(_placement_text(value))
+        except RankSyntaxError as error:
+            self.findings += self.document.findings_in(text_path, key, error.problems)
         if isinstance(value, PlacementRule) and value.node_group is not None:
             wrong = label_problems(key, value.node_group, known, self.document, (*path, "node_group"))
             self.findings += wrong
             if wrong and self.labels.issuperset(labels):
                 return  # the rule names no group, or one group twice
-        for name in map(str.strip, key.split(",")):
+        for name in names_in(key):
             if not NAME.fullmatch(name):
                 self.findings.add(
                     "RC105", f"{name!r} is not a component name", path, key=True, remedy=NAME_RULE
@@ -256,13 +259,6 @@ class _JobReader:
         self.findings.add(
             "RC106", f"component {name!r} is placed twice", path, key=True, why=why, remedy=remedy
         )
-
-    def _spec(self, text: str, key: str, path: Path) -> RankSpec | None:
-        try:
-            return parse_ranks(text)
-        except RankSyntaxError as error:
-            self.findings += self.document.findings_in(path, key, error.problems)
-            return None
 
     def _layout(self, rules: Mapping[str, ComponentRule]) -> Layout | None:
         """The layout if it has no problem: a broken one would only cause further findings."""
@@ -285,11 +281,6 @@ class _JobReader:
 
 def _placement_text(value: PlacementRule | str) -> str:
     return value.placement if isinstance(value, PlacementRule) else value
-
-
-def _may_mean_groups(path: Path) -> bool:
-    """Whether the unknown key at this path may be `node_groups` misspelt."""
-    return len(path) == 2 and close_to(str(path[1]), ClusterConfig.model_fields) == "node_groups"
 
 
 def _unknown_shares(

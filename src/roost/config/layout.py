@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, Server
 from roost.config.layout_checks import critic_problems, layout_problems
 from roost.config.layout_flags import SHARE_FLAGS, misspelt_flags, prefill_servers, read_rollout_flags
-from roost.config.layout_section import LayoutSection
+from roost.config.layout_section import EngineGroup, LayoutSection, Server
 from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in, render
@@ -58,7 +57,9 @@ class Layout(LayoutSection):
         None counts as not given.
         """
         args = resolved(args, "the layout")
-        flag = args.get if isinstance(args, Mapping) else partial(_attribute, args)
+        flag: Callable[[str], Any] = (
+            args.get if isinstance(args, Mapping) else lambda name: getattr(args, name, None)
+        )
         given: dict[str, Any] = {
             one.name: flag(one.name) for one in fields(cls) if flag(one.name) is not None
         }
@@ -86,7 +87,7 @@ class Layout(LayoutSection):
                 findings.append(server)
             else:
                 layout = replace(layout, servers=(server,))
-        findings += misspelt_flags(args, [one.name for one in fields(cls)])
+        findings += misspelt_flags(args, flag, [one.name for one in fields(cls)])
         if errors_in(findings):
             raise error_for(findings)
         if findings:
@@ -105,10 +106,6 @@ class Layout(LayoutSection):
     def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy does not pickle
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return partial(Layout, **{**values, "shares": dict(self.shares)}), ()
-
-
-def _attribute(flags: Any, name: str) -> Any:
-    return getattr(flags, name, None)
 
 
 def _written(layout: Layout) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.engines import KINDS, EngineSlice
 from roost.config.fields import NAME
-from roost.config.layout_section import LayoutSection
+from roost.config.layout_section import KINDS, EngineSlice, LayoutSection
 from roost.config.ranks import MAX_RANK, RankSyntaxError, parse_ranks
 from roost.errors import Finding, Path, counted, nearest, shown
 

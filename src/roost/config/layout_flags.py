@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, Server
 from roost.config.fields import NonNegativeInt, Section, Text
-from roost.config.layout_section import LayoutSection
+from roost.config.layout_section import EngineGroup, LayoutSection, Server
 from roost.config.misspelt_flags import misspelt
 from roost.config.plain_data import plain_mapping
 from roost.config.schema import validate
@@ -47,23 +46,14 @@ def read_rollout_flags(flag: Callable[[str], Any]) -> RolloutFlags:
         if flags is None:
             return RolloutFlags(findings=tuple(findings))
         sources = [name for name in names if getattr(flags, name)] + ["servers"] * bool(flag("servers"))
-        findings += _contradictions(sources)
+        if len(sources) > 1:
+            what = f"{', '.join(sources[:-1])} and {sources[-1]} contradict each other"
+            why, path = "each of them says which engines the rollout has", (sources[0],)
+            findings.append(Finding(code="RC104", what=what, why=why, remedy="keep one of them", path=path))
         file = read_server_file(flags.sglang_config) if flags.sglang_config else None
     except ConfigurationError as error:
         return RolloutFlags(findings=error.findings)
     return RolloutFlags(prefill=flags.prefill_num_servers or 0, file=file, findings=tuple(findings))
-
-
-def _contradictions(given: list[str]) -> Iterator[Finding]:
-    if len(given) > 1:
-        listed = f"{', '.join(given[:-1])} and {given[-1]}"
-        yield Finding(
-            code="RC104",
-            what=f"{listed} contradict each other",
-            why="each of them says which engines the rollout has",
-            remedy="keep one of them",
-            path=(given[0],),
-        )
 
 
 def prefill_servers(count: int, layout: LayoutSection) -> Server | Finding:
@@ -90,7 +80,7 @@ def prefill_servers(count: int, layout: LayoutSection) -> Server | Finding:
     )
 
 
-def misspelt_flags(args: Any, keys: Collection[str]) -> list[Finding]:
+def misspelt_flags(args: Any, flag: Callable[[str], Any], keys: Collection[str]) -> list[Finding]:
     """Warnings about flags that look like a misspelt key or flag of a layout. `keys` are the keys of a layout."""
     known = {*keys, *CRITIC_FLAGS, *SHARE_FLAGS, *ServerFlags.model_fields}
     compared = sorted(known - _COMMON_WORDS)
@@ -100,10 +90,5 @@ def misspelt_flags(args: Any, keys: Collection[str]) -> list[Finding]:
     else:
         names = [name for name in dir(args) if not name.startswith("_") and name not in known]
     found = misspelt(names, compared, [name for name in compared if name not in SHARE_FLAGS])
-    return [one for one in found if _is_given(args, str(one.path[0]))]
-
-
-def _is_given(args: Any, name: str) -> bool:
-    """Whether the flag has a value. A method of an object is none."""
-    value = args[name] if isinstance(args, Mapping) else getattr(args, name, None)
-    return value is not None and not callable(value)
+    values = ((one, flag(str(one.path[0]))) for one in found)
+    return [one for one, value in values if value is not None and not callable(value)]  # a method is no flag

@@ -6,17 +6,18 @@ The roles are the actor, the critic and the rollout engines. The arithmetic is o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from enum import Enum
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, GetPydanticSchema
 
-from roost.config.engines import EngineGroup, EngineSlice, Server, component_names
-from roost.config.fields import Count, NonNegativeInt, Text, TextOrTexts
+from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text, TextOrTexts
 from roost.config.labels import split_labels
-from roost.config.layout_modes import LayoutMode
+from roost.errors import Path
 
+KINDS = ("regular", "prefill", "decode", "encoder", "placeholder")
 # A file writes labels as `a`, `a,b` or `[a, b]`; the record holds them one by one.
 Labels = Annotated[
     tuple[str, ...],
@@ -25,8 +26,95 @@ Labels = Annotated[
 ]
 
 
-# Pydantic reads a file's section straight into this record and those in it. A stdlib dataclass takes the
+class LayoutMode(Enum):
+    """The first mode whose flags are all set applies.
+
+    A counts the actor's accelerators, R those of the rollout. A layout `trains` or `serves` if its actor or
+    its rollout engines run on the pool.
+    """
+
+    # fmt: off
+    # mode                        flags                                       accelerators reserved, in words      rollout starts at  trains  serves  external
+    DEBUG_TRAIN_ONLY            = ("debug_train_only",),                      lambda A, R: A,         "A",          lambda A: 0,       True,   False,  False
+    EXTERNAL_DEBUG_ROLLOUT_ONLY = ("rollout_external", "debug_rollout_only"), lambda A, R: A,         "A",          lambda A: 0,       True,   False,  True
+    EXTERNAL                    = ("rollout_external",),                      lambda A, R: A,         "A",          lambda A: A,       True,   False,  True
+    DEBUG_ROLLOUT_ONLY          = ("debug_rollout_only",),                    lambda A, R: R,         "R",          lambda A: 0,       False,  True,   False
+    COLOCATE                    = ("colocate",),                              lambda A, R: max(A, R), "the larger", lambda A: 0,       True,   True,   False
+    DISAGGREGATED               = (),                                         lambda A, R: A + R,     "A + R",      lambda A: A,       True,   True,   False
+    # fmt: on
+
+    flags: tuple[str, ...]
+    reserved: Callable[[int, int], int]
+    formula: str
+    rollout_offset: Callable[[int], int]
+    trains: bool
+    serves: bool
+    is_external: bool
+
+    def __new__(cls, flags: tuple[str, ...], *columns: Any) -> LayoutMode:
+        mode = object.__new__(cls)
+        mode._value_ = " and ".join(flags) or "disaggregated"
+        mode.flags = flags
+        mode.reserved, mode.formula, mode.rollout_offset = columns[:3]
+        mode.trains, mode.serves, mode.is_external = columns[3:]
+        return mode
+
+
+# Pydantic reads a file's section straight into `LayoutSection` and the records in it. A stdlib dataclass takes the
 # configuration of the model it is a field of, so these records refuse unknown keys as `ClusterConfig` does.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineGroup:
+    """Engines of one kind; an `encoder` prepares images or sound for others, a `placeholder` runs nothing."""
+
+    kind: Annotated[
+        Text, Field(json_schema_extra={"enum": list(KINDS)}, description="what the engines do")
+    ] = "regular"
+    num_gpus: Annotated[NonNegativeInt, Field(description="accelerators of all its engines together")]
+    gpus_per_engine: Annotated[Count | None, Field(description="omitted: rollout_num_gpus_per_engine")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Groups of engines under one name, such as those of one model."""
+
+    name: Annotated[Text, Field(description="part of the names of its components")] = "default"
+    groups: Annotated[NonEmptyTuple[EngineGroup], Field(description="in the order of their accelerators")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSlice:
+    """A group of engines on the pool: engine e holds the e-th `gpus_per_engine` of its positions."""
+
+    component: str
+    server: str
+    kind: str
+    positions: range
+    gpus_per_engine: int
+    path: Path = ()  # of the group inside the layout; empty if the layout lists no servers
+
+    @property
+    def num_engines(self) -> int:
+        return len(self.positions) // self.gpus_per_engine
+
+
+def component_names(server: Server, servers: Sequence[Server]) -> Iterator[str]:
+    """The names of a server's components, one for each group.
+
+    A name is `rollout`, `rollout.<server>`, `rollout.<kind>` or `rollout.<server>.<kind>`; a server's second
+    group of a kind adds `-1`, its third `-2`.
+    """
+    lone = len(servers) == 1 and server.name == "default"
+    if len(server.groups) == 1:
+        plain = lone and server.groups[0].kind == "regular"
+        yield "rollout" if plain else f"rollout.{server.name}"
+        return
+    seen: dict[str, int] = {}
+    for group in server.groups:
+        times = seen[group.kind] = seen.get(group.kind, -1) + 1
+        kind = f"{group.kind}-{times}" if times else group.kind
+        yield f"rollout.{kind}" if lone else f"rollout.{server.name}.{kind}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutSection:
     actor_num_nodes: Annotated[NonNegativeInt, Field(description="nodes of the actor")] = 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from roost.config.plain_data import SECTIONS
+from roost.config.fields import names_in
+from roost.config.plain_data import SECTIONS, values_in
 from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
 
@@ -64,7 +65,9 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
         raise fail(f"{shown(name)} is not a path of keys", part=place)
     steps = _as_written(list(map(str, steps)), data)
     if steps[0] not in data and steps[0] not in SECTIONS and not mark:
-        raise fail(f"there is no section {shown(steps[0])}", _typo(str(steps[0]), data, override), place)
+        known = nearest(steps[0], {*map(str, data), "cluster"})
+        remedy = f"{known}; to add a section write +{override.partition('=')[0][:40]}=..."
+        raise fail(f"there is no section {shown(steps[0])}", remedy, place)
     if not mark and (problem := _no_such_component(steps, data)):
         what, why, remedy = problem
         raise fail(what, remedy, place, why)
@@ -139,24 +142,16 @@ def _no_such_component(steps: Sequence[str | int], data: dict[str, Any]) -> tupl
     inside = len(steps) > 3 and steps[-1] in ("placement", "node_group")
     name = ".".join(map(str, steps[2:-1] if inside else steps[2:]))
     for key in keys:
-        together = next((one for one in _names_in(name) if one in _names_in(key)), None)
+        together = next((one for one in names_in(name) if one in names_in(key)), None)
         if together is not None:
             return (
                 f"there is no key {shown(name)} under component_placement",
                 f"{shown(together)} is placed by the key {shown(key)}",
                 f"write {section}.{key}=..., or delete that key with ~{section}.{key} and add others with +",
             )
-    known = [one for key in keys for one in _names_in(key)]
+    known = [one for key in keys for one in names_in(key)]
     what = f"there is no component {shown(name)} under component_placement"
     return what, "", f"{nearest(name, known)}; to add one write +{section}.{name[:40]}=..."
-
-
-def _names_in(key: str) -> list[str]:
-    return [name.strip() for name in key.split(",")]
-
-
-def _typo(step: str, data: dict[str, Any], override: str) -> str:
-    return f"{nearest(step, {*map(str, data), 'cluster'})}; to add a section write +{override.partition('=')[0][:40]}=..."
 
 
 def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
@@ -169,32 +164,20 @@ def _value(text: str, override: str, line: Span) -> tuple[Any, Positions]:
         return line.part(span.column - 1 + shift, span.length)
 
     try:
-        value, found, problems = read_yaml(text, line.source)
+        value, found = read_yaml(text, line.source)
     except ConfigurationError as error:
-        problems = list(error.findings)
-    if problems:
-        places = [moved(problem.where) if problem.where else line for problem in problems]
-        raise error_for(
-            [replace(one, path=(), where=where) for one, where in zip(problems, places, strict=True)]
-        )
+        places = [moved(one.where) if one.where else line for one in error.findings]
+        pairs = zip(error.findings, places, strict=True)
+        raise error_for([replace(one, path=(), where=where) for one, where in pairs]) from None
     keys = {where: moved(span) for where, span in found.keys.items()}
     values = {where: moved(span) for where, span in found.values.items()}
     return value, Positions(keys, values, found.texts)
 
 
-def _paths(path: Path, value: Any) -> Iterator[Path]:
-    yield path
-    entries = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
-    for step, item in entries:
-        yield from _paths((*path, step), item)
-
-
 def _forget(positions: Positions, path: Path, value: Any) -> None:
     if not positions.values and not positions.keys:
         return
-    for where in _paths(path, value):
+    for where, _ in values_in(value, path):
         for table in positions.tables:
             table.pop(where, None)
 
@@ -203,7 +186,7 @@ def _close_gap(positions: Positions, path: Path, items: list[Any]) -> None:
     """Moves the positions of the entries after a deleted one up by one."""
     level, gone = len(path) - 1, int(path[-1])
     for index in range(gone + 1, len(items)):
-        for where in _paths((*path[:-1], index), items[index]):
+        for where, _ in values_in(items[index], (*path[:-1], index)):
             for table in positions.tables:
                 if where in table:
                     moved = (*where[:level], index - 1, *where[level + 1 :])

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from roost.config.document import Document, parse
+from roost.config.fields import names_in
 from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError
 
@@ -35,8 +36,8 @@ def other_rules(document: Document, names: Collection[str]) -> dict[str, Any]:
     """The rules of a job without those of these components."""
     kept: dict[str, Any] = {}
     for key, rule in _placement(document).items():
-        if others := [name for name in _names(key) if name not in names]:
-            kept[key if others == _names(key) else ",".join(others)] = rule
+        if others := [name for name in names_in(key) if name not in names]:
+            kept[key if others == names_in(key) else ",".join(others)] = rule
     return kept
 
 
@@ -76,17 +77,13 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
 
 def rules_of(document: Document) -> dict[str, Any]:
     """The rule of each component, as the document has it."""
-    return {name: rule for key, rule in _placement(document).items() for name in _names(key)}
+    return {name: rule for key, rule in _placement(document).items() for name in names_in(key)}
 
 
 def _placement(document: Document) -> dict[str, Any]:
     cluster = document.data.get("cluster")
     rules = cluster.get(_PLACEMENT[1]) if isinstance(cluster, dict) else None
     return rules if isinstance(rules, dict) else {}
-
-
-def _names(key: str) -> list[str]:
-    return [name.strip() for name in key.split(",")]
 
 
 def _replaced(
@@ -110,7 +107,7 @@ def _replaced(
         if not line.strip() or line.lstrip().startswith("#"):
             block.append(line)
         elif found and is_block:
-            names = _names(found[2])
+            names = names_in(found[2])
             others = [name for name in names if name not in placement]
             stays = bool(others)
             placed = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from roost.config.yaml_text import MAX_DEPTH, MAX_VALUES
@@ -68,15 +68,23 @@ def resolved(config: Any, subject: str, path: Path = ()) -> Any:
 
 def interpolations(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     """Every text that needs resolving, with its path."""
-    if isinstance(value, str):
-        if "${" in value or value == "???":
-            yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from interpolations(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from interpolations(item, (*path, index))
+    for where, text in values_in(value, path):
+        if isinstance(text, str) and ("${" in text or text == "???"):
+            yield where, text
+
+
+def values_in(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """The value and all values inside it, each with its path."""
+    yield path, value
+    for step, item in entries(value):
+        yield from values_in(item, (*path, step))
+
+
+def entries(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The entries of a dict or a list, with their keys as text or their indices; none of a scalar."""
+    if isinstance(value, dict):
+        return ((str(key), item) for key, item in value.items())
+    return enumerate(value) if isinstance(value, list) else ()
 
 
 def _key(key: Any, path: Path) -> str:

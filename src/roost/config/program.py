@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from roost.config.document import Document, Findings
-from roost.config.fields import Section, by_kind
+from roost.config.fields import Section, by_kind, names_in
 from roost.config.interpolation import resolve
 from roost.config.job import Job, read_job
 from roost.config.schema import validate
@@ -99,7 +99,7 @@ def read_program(document: Document) -> tuple[Program | None, list[Finding]]:
     workers: dict[str, WorkerClass] = {}
     for key, entry in sections.workers.items():
         place: Path = ("workers", key)
-        for name in (part.strip() for part in key.split(",")):
+        for name in names_in(key):
             if name in workers:
                 what = f"component {name!r} has two workers"
                 why = f"the other is under {workers[name].key[1]!r}"

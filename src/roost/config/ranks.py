@@ -54,13 +54,7 @@ class Segment:
 
     resources: Ranks | None
     processes: Ranks | None
-    start: int = 0  # its offset in the text
-    length: int = 1
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Its start and length in the text."""
-        return self.start, self.length
+    place: tuple[int, int] = (0, 1)  # its start and length in the text
 
     @property
     def num_processes(self) -> int:
@@ -87,21 +81,13 @@ class RankSyntaxError(Exception):
         self.problems = problems
 
 
-class _Problems:
-    def __init__(self) -> None:
-        self.found: list[tuple[Finding, int, int]] = []
-
+class _Problems(list[tuple[Finding, int, int]]):
     def add(self, code: str, start: int, length: int, what: str, why: str = "", remedy: str = "") -> None:
-        if not self.full:
-            self.found.append((Finding(code=code, what=what, why=why, remedy=remedy), start, length))
-
-    @property
-    def full(self) -> bool:
-        return len(self.found) >= _MOST_PROBLEMS
+        self.append((Finding(code=code, what=what, why=why, remedy=remedy), start, length))
 
     def raise_if_any(self) -> None:
-        if self.found:
-            raise RankSyntaxError(*self.found)
+        if self:
+            raise RankSyntaxError(*self[:_MOST_PROBLEMS])
 
 
 def parse_ranks(text: str) -> RankSpec:
@@ -116,7 +102,7 @@ def parse_ranks(text: str) -> RankSpec:
     for piece in text.split(","):
         segments.append(_segment(piece, start, problems))
         start += len(piece) + 1
-    if not problems.found:
+    if not problems:
         _check_order([segment for segment in segments if segment], problems)
     problems.raise_if_any()
     return RankSpec(tuple(segment for segment in segments if segment))
@@ -147,7 +133,7 @@ def _segment(piece: str, start: int, problems: _Problems) -> Segment | None:
             return None
     if resources is None and not everything:
         return None
-    return Segment(resources, processes, at, length)
+    return Segment(resources, processes, (at, length))
 
 
 def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | None:
@@ -209,7 +195,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
     previous: Ranks | None = None
     following, mended = 0, ""
     for segment in segments:
-        if problems.full:
+        if len(problems) >= _MOST_PROBLEMS:
             return
         if segment.resources is None:
             if len(segments) > 1:
@@ -219,13 +205,13 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
                 return
         elif previous is not None and segment.resources.first <= previous.last:
             what, why, remedy = _disorder(segment.resources, previous)
-            mended = mended if problems.found else _mended(segments)
+            mended = mended if problems else _mended(segments)
             if mended:
                 why, remedy = "after a comma come resources again; processes are one range", f"write {mended}"
             problems.add("RL103", *segment.place, what, why, remedy)
         previous, processes = segment.resources, segment.processes
         if processes is not None and processes.first != following:
-            mended = mended if problems.found else _mended(segments)
+            mended = mended if problems else _mended(segments)
             noun = "process" if len(processes) == 1 else "processes"
             what = f"{noun} {processes} where {following} must come next"
             why = "process ranks run from 0 to N-1 without a gap"

@@ -6,19 +6,19 @@ The file is a list of servers, or a mapping with that list under `sglang`. Other
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from roost.config.document import Document
-from roost.config.engines import EngineGroup, Server
 from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text
+from roost.config.layout_section import EngineGroup, Server
 from roost.config.misspelt_flags import misspelt
 from roost.config.schema import validate
 from roost.config.text_files import read_text
-from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions, read_yaml
+from roost.config.yaml_text import MAX_BYTES, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in
 
 ROOT = "sglang"
@@ -82,10 +82,7 @@ def read_server_file(path: str) -> ServerFile:
     document = _document(path)
     written, findings = validate(WrittenServers, document.data, document, ())
     findings += _group_problems(document)
-    findings += (
-        document.finding(one.code, one.what, one.path, key=True, why=one.why, remedy=one.remedy)
-        for one in _misspelt(document)
-    )
+    findings += (replace(one, where=document.key_span(one.path)) for one in _misspelt(document))
     if written is None or errors_in(findings):
         raise error_for(findings)
     servers = tuple(one.server() for one in written.sglang)
@@ -93,9 +90,7 @@ def read_server_file(path: str) -> ServerFile:
 
 
 def _document(path: str) -> Document:
-    data, positions, findings = read_yaml(read_text(FilePath(path), MAX_BYTES), path, MAX_VALUES)
-    if findings:
-        raise error_for(findings)
+    data, positions = read_yaml(read_text(FilePath(path), MAX_BYTES), path)
     if isinstance(data, list):
         tables = [{(ROOT, *at): entry for at, entry in table.items()} for table in positions.tables]
         return Document({ROOT: data}, path, Positions(*tables))

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from roost.config.document import Document, Findings
-from roost.config.fields import NonNegativeInt, Rank, Section, TextOrTexts, by_kind
+from roost.config.fields import NonNegativeInt, Rank, Section, TextOrTexts, by_kind, names_in
 from roost.config.plain_data import plain_mapping
 from roost.config.ranks import RankSyntaxError, parse_node_ranks
 from roost.config.schema import validate
@@ -104,12 +104,13 @@ def read_supervise(
         return {}, [document.finding("RC103", what, (SECTION,), remedy=remedy)]
     section, findings = validate(SupervisedJob, {SECTION: written}, document, ())
     if section is None:
-        sound = {name: one for name, one in written.items() if not _broken(findings, name)}
+        broken = {finding.path[:2] for finding in errors_in(findings)}
+        sound = {name: one for name, one in written.items() if (SECTION, name) not in broken}
         section, _ = validate(SupervisedJob, {SECTION: sound}, document, ())
     policies: dict[str, RestartPolicy] = {}
     for key, entry in (section.supervise if section else {}).items():
         spare = _spare_nodes(key, entry, findings)
-        for name in (part.strip() for part in key.split(",")):
+        for name in names_in(key):
             if known is not None and name not in known:
                 what = f"supervise: unknown component {shown(name)}"
                 findings.add("RP106", what, (SECTION, key), key=True, remedy=nearest(name, known))
@@ -133,10 +134,6 @@ def policies_from(source: Any, known: Collection[str]) -> dict[str, RestartPolic
     if errors_in(findings):
         raise error_for(findings)
     return policies
-
-
-def _broken(findings: list[Finding], name: str) -> bool:
-    return any(finding.path[:2] == (SECTION, name) for finding in errors_in(findings))
 
 
 def _policy(entry: PolicySection, spare: tuple[int, ...]) -> RestartPolicy:

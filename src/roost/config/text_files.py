@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from roost.config.yaml_text import MAX_VALUES, Positions, read_yaml
-from roost.errors import ConfigurationError, error_for
+from roost.errors import ConfigurationError
 
 A_JOB = ("a job is a mapping of sections", "start with `cluster:`")
 MAX_SILENCE = 60.0  # seconds that a pipe may bring nothing
@@ -77,9 +77,7 @@ def read_mapping(
     text: str, name: str, max_values: int = MAX_VALUES, wanted: tuple[str, str] = A_JOB
 ) -> tuple[dict[str, Any], Positions]:
     """The data and positions of a YAML text. If it is no mapping, the error has the words of `wanted`: what, remedy."""
-    data, positions, findings = read_yaml(text.removeprefix("\ufeff"), name, max_values)
-    if findings:
-        raise error_for(findings)
+    data, positions = read_yaml(text.removeprefix("\ufeff"), name, max_values)
     data = {} if data is None else data
     if not isinstance(data, dict):
         where = positions.values.get(())

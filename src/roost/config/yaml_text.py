@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from roost.config.yaml_mistakes import Mark, malformed, span_at
-from roost.errors import ConfigurationError, Finding, Path, Span
+from roost.errors import ConfigurationError, Finding, Path, Span, error_for
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
@@ -252,12 +252,12 @@ def plain_value(text: str) -> Any:
     return text
 
 
-def read_yaml(text: str, source: str, max_values: int = MAX_VALUES) -> tuple[Any, Positions, list[Finding]]:
-    """The data of one YAML document, its positions, and its problems."""
+def read_yaml(text: str, source: str, max_values: int = MAX_VALUES) -> tuple[Any, Positions]:
+    """The data of one YAML document, and its positions. Raises if it has problems."""
     reader = _Reader(text, source, max_values)
     root = reader.compose()
-    if root is None:
-        return None, reader.positions, []
     reader.count = 0
-    data = reader.build(root, ())
-    return data, reader.positions, reader.findings
+    data = None if root is None else reader.build(root, ())
+    if reader.findings:
+        raise error_for(reader.findings)
+    return data, reader.positions

@@ -13,8 +13,7 @@ from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import EnvConfig, NodeGroupConfig
 from roost.errors import Finding, Path, shown
-from roost.inventory.groups import NodeEnvironment, NodeGroup
-from roost.inventory.hardware import HardwareUnit
+from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
@@ -203,10 +202,8 @@ class _GroupReader:
 
     def _named_apart(self, subject: str, path: Path) -> None:
         what = f"{subject}: a variable is written as its name and its value"
-        why, remedy = (
-            "`name` and `value` would be two variables",
-            "write `NAME: value`, such as `- HF_HOME: /data`",
-        )
+        why = "`name` and `value` would be two variables"
+        remedy = "write `NAME: value`, such as `- HF_HOME: /data`"
         self.findings.add("RC103", what, path, key=True, why=why, remedy=remedy)
         where = self.findings[-1].where
         if where is not None:  # the value may be a secret

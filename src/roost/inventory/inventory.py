@@ -64,7 +64,9 @@ class Inventory:
 
     def grouped(self, node_groups: Sequence[Any] | None) -> Inventory:
         """A new inventory with these node groups, given as in a config."""
-        document = load({"cluster": {"node_groups": _as_list(node_groups)}})
+        given = resolved(node_groups, "node_groups", ("cluster", "node_groups"))  # an OmegaConf list too
+        listed = list(given) if isinstance(given, Sequence) else given
+        document = load({"cluster": {"node_groups": listed}})
         config, findings = validate(ClusterConfig, document.data["cluster"], document, ("cluster",))
         if config is not None:
             inventory, more = self.with_groups(config.node_groups or (), document)
@@ -165,12 +167,6 @@ class Inventory:
 
     def __str__(self) -> str:
         return f"{counted(len(self.nodes), 'node')}, {counted(self.num_accelerators, 'accelerator')}"
-
-
-def _as_list(node_groups: Any) -> Any:
-    """The groups as plain data. Takes OmegaConf lists too."""
-    node_groups = resolved(node_groups, "node_groups", ("cluster", "node_groups"))
-    return list(node_groups) if isinstance(node_groups, Sequence) else node_groups
 
 
 def _without_doubles(resources: Resources) -> Resources:

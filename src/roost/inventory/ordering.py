@@ -74,7 +74,7 @@ def order_nodes(facts: Sequence[NodeInfo], resolve: Resolve = lambda names: {}) 
 def _by_address(facts: Sequence[NodeInfo], resolve: Resolve) -> list[NodeInfo]:
     if len(facts) == 1:
         return list(facts)
-    names = {fact.ip for fact in facts if not is_address(fact.ip)}
+    names = {fact.ip for fact in facts if address_key(fact.ip)[0] == _NO_ADDRESS}
     addresses = resolve(sorted(names)) if names else {}
     return sorted(facts, key=lambda fact: _natural_key(fact, addresses))
 
@@ -98,10 +98,6 @@ def _natural_key(fact: NodeInfo, addresses: Mapping[str, str]) -> tuple[object, 
         fact.hostname,
         fact.label if fact.label is not None else -1,
     )
-
-
-def is_address(text: str) -> bool:
-    return address_key(text)[0] != _NO_ADDRESS
 
 
 def address_key(address: str) -> tuple[int, int, str]:

@@ -9,24 +9,58 @@ from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
-from pydantic import Tag
+from pydantic import BaseModel, Field, GetPydanticSchema, Tag
+from pydantic_core import core_schema
 
 from roost.config.document import Document, parse, read_file
-from roost.config.fields import Count, Section, Text, by_kind
+from roost.config.fields import Count, NonNegativeInt, Rank, Section, Text, by_kind
 from roost.config.plain_data import plain_mapping, read_json
 from roost.config.schema import validate
 from roost.config.text_files import read_text
 from roost.errors import ConfigurationError, Finding, Span, counted, dotted, error_for, nearest, shown
-from roost.inventory.accelerators import known_accelerators
-from roost.inventory.checked_nodes import MAX_ACCELERATORS, AcceleratorCount, CheckedAccelerators
+from roost.inventory.accelerators import AcceleratorType, known_accelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators, Node
 
 MAX_NODES = 200_000
+MAX_ACCELERATORS = 4_096  # on one node
 MAX_FILE_BYTES = 32 << 20
 MAX_PLACED = 1 << 20  # characters; longer JSON is not read again to find the positions of its problems
 FORMAT_VERSION = 1
 AN_INVENTORY = ("an inventory is a mapping with `nodes`", "write nodes: [{accelerators: 8}, ...]")
 _SHAPE = re.compile(r"\s*([0-9]{1,7})\s*[xX]\s*([0-9]{1,4})\s*(?::\s*([\w. -]{1,40}?)\s*)?", re.ASCII)
+# The fields of nodes are checked here: worker processes load nodes, but not pydantic.
+AcceleratorCount = Annotated[Rank, Field(le=MAX_ACCELERATORS)]
+
+
+def _read_as(record: type, fields: type[BaseModel]) -> GetPydanticSchema:
+    """Check the fields, then make the record of them."""
+
+    def schema(_: Any, handler: Any) -> Any:
+        checked = handler.generate_schema(fields)
+        return core_schema.no_info_after_validator_function(lambda one: record(**dict(one)), checked)
+
+    return GetPydanticSchema(schema)
+
+
+class _AcceleratorFields(Section):
+    count: AcceleratorCount
+    type: str = AcceleratorType.NV_GPU.value
+    model: Text = ""
+    memory_gib: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+CheckedAccelerators = Annotated[Accelerators, _read_as(Accelerators, _AcceleratorFields)]
+
+
+class _NodeFields(Section):
+    rank: Rank
+    ip: Text = ""
+    hostname: Text = ""
+    cpus: NonNegativeInt | None = None
+    accelerators: CheckedAccelerators = NO_ACCELERATORS
+
+
+CheckedNode = Annotated[Node, _read_as(Node, _NodeFields)]
 
 
 class NodeEntry(Section):

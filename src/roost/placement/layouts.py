@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from roost.config.document import Document
-from roost.config.engines import EngineSlice
 from roost.config.job import ComponentRule
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import count_key, width_key
-from roost.config.layout_modes import LayoutMode
+from roost.config.layout_section import EngineSlice, LayoutMode
 from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import Finding, RoostError, counted
 from roost.inventory.inventory import Inventory

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from roost.config.engines import EngineSlice
+from roost.config.layout_section import EngineSlice
 from roost.config.ranks import Ranks, Segment
 from roost.inventory.resources import Resources, Slot
 

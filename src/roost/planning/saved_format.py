@@ -20,10 +20,9 @@ from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import RankSyntaxError, parse_ranks
 from roost.config.supervise import RestartPolicy
 from roost.errors import CODES, Finding, Span, dotted
-from roost.inventory.checked_nodes import CheckedNode
-from roost.inventory.groups import NodeEnvironment, NodeGroup
-from roost.inventory.hardware import HardwareUnit
+from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.inventory import Inventory
+from roost.inventory.reading import CheckedNode
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
 from roost.placement.placement import Assignment, make_placements
 from roost.planning.component_plan import ComponentPlan, Engines
