@@ -97,13 +97,12 @@ class ModelParallelCompiler(JobCompiler):
             remedy = "place it on the cluster, or through a group that has accelerators"
             self._complain("RP104", what, rule.name, why, remedy)
             return False
-        shares = spread(rule, resources, self.job.document, self._left)
-        self.findings += shares.findings
-        ranks = shares.ranks
-        if not ranks or errors_in(shares.findings):
+        processes = spread(rule, resources, self.findings, self._left)
+        if not processes:
             return False
-        self._left -= len(shares.processes)
-        if len(shares.processes) != len(ranks):
+        ranks = sorted({rank for held in processes for rank in held})
+        self._left -= len(processes)
+        if len(processes) != len(ranks):
             what = f"{rule.name}: the process ranks of {rule.spec} are not used"
             why = "model-parallel placement takes the number of processes from the parallel sizes"
             self._complain("RW107", what, rule.name, why, f"write {Ranks(ranks[0], ranks[-1])}")
