@@ -100,7 +100,8 @@ def _divide(
         remedy = f"use {counted(count, 'node')}, or at least {counted(size, 'process')}"
     elif resources.bare and count % size:
         code, what = "RW101", f"{count} processes over {size} nodes are uneven"
-        why = f"the first {_nodes_take(count % size)} {count // size + 1}, the rest {count // size}"
+        take = "node takes" if count % size == 1 else f"{count % size} nodes take"
+        why = f"the first {take} {count // size + 1}, the rest {count // size}"
         remedy = f"{count - count % size} or {count + size - count % size} processes would be even"
     elif not resources.bare and size % count and count % size:
         code, what = "RP103", f"{count} processes cannot share {counted(size, resources.noun)} evenly"
@@ -154,7 +155,3 @@ def _rewritten(
         for first in range(held.first, min(last + 1, held.first + 64 * width), width)
     )
     return text if inside else ""
-
-
-def _nodes_take(number: int) -> str:
-    return "node takes" if number == 1 else f"{number} nodes take"

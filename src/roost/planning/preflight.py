@@ -29,10 +29,10 @@ class Holder:
 
 
 def holders_by_node(holders: Iterable[Holder]) -> dict[int, list[Holder]]:
-    by_node: dict[int, list[Holder]] = {}
+    found: dict[int, list[Holder]] = {}
     for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
-    return by_node
+        found.setdefault(holder.node, []).append(holder)
+    return found
 
 
 def shortages(
@@ -203,11 +203,9 @@ class Unused:
 
 def unused_by_node(plan: Plan, holders: Sequence[Holder]) -> dict[int, Unused]:
     """The unused accelerators of each node that has any."""
-    by_node = holders_by_node(holders)
-    unused: dict[int, list[int]] = {}
-    for device in plan.idle:
-        unused.setdefault(device.node, []).append(device.number)
-    return {node: _unused(numbers, by_node.get(node, ())) for node, numbers in unused.items()}
+    there = holders_by_node(holders)
+    unused = by_node((device.node, device.number) for device in plan.idle)
+    return {node: _unused(sorted(numbers), there.get(node, ())) for node, numbers in unused.items()}
 
 
 def _unused(numbers: Sequence[int], holders: Sequence[Holder]) -> Unused:
