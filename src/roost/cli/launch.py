@@ -35,9 +35,9 @@ from roost.errors import ClusterError, LaunchError, RoostError, error_for, error
 from roost.inventory.inventory import Inventory
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.component_plan import needs_of
+from roost.planning.files import load_plan
 from roost.planning.launch_preparation import shape_differences, with_secrets
 from roost.planning.plan import Plan
-from roost.planning.plan_files import load_plan
 from roost.planning.planner import plan
 from roost.secret_names import hide_rest
 

@@ -72,14 +72,12 @@ def _pool(
     if granted is not None:
         return PoolRanks(resources, [Ranks(rank, rank) for rank in granted])
     there = 0 if resources.bare else resources.total
-    runs = [Ranks(0, there - 1)] if there else []
     spec = parse_ranks(layout.accelerators or "all")
-    if layout.accelerators is not None and spec.segments[0].resources is not None:
-        runs = [segment.resources for segment in spec.segments if segment.resources is not None]
-        if runs[-1].last >= there:
-            _beyond(spec, there, resources, findings)
-            return None
-    pool = PoolRanks(resources, runs)
+    runs = [segment.resources for segment in spec.segments if segment.resources is not None]
+    if runs and runs[-1].last >= there:
+        _beyond(spec, there, resources, findings)
+        return None
+    pool = PoolRanks(resources, runs or [Ranks(0, there - 1)] * bool(there))
     if pool.size < layout.reserved:
         _too_small(layout, pool, there, findings)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -98,9 +99,7 @@ def _names(ranks: tuple[int, ...]) -> tuple[str, ...]:
 
 def make_placements(assignments: Sequence[Assignment], isolate_accelerator: bool) -> list[Placement]:
     """The placements of one component's processes, in rank order, in one pass."""
-    on_node: dict[int, int] = {}
-    for slot, _ in assignments:
-        on_node[slot.node.rank] = on_node.get(slot.node.rank, 0) + 1
+    on_node = Counter(slot.node.rank for slot, _ in assignments)
     node_index = {node_rank: index for index, node_rank in enumerate(on_node)}
     seen = dict.fromkeys(on_node, 0)
     placements = []

@@ -19,11 +19,6 @@ class Engines:
     server: str = "default"
     kind: str = "regular"
 
-    @property
-    def runs_nothing(self) -> bool:
-        """Whether this is a placeholder: it holds accelerators for a program outside the job."""
-        return self.kind == "placeholder"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentPlan:
@@ -50,7 +45,8 @@ class ComponentPlan:
 
     @property
     def runs_nothing(self) -> bool:
-        return self.engines is not None and self.engines.runs_nothing
+        # A placeholder holds accelerators for a program outside the job.
+        return self.engines is not None and self.engines.kind == "placeholder"
 
 
 def accelerators_of(placements: Iterable[Placement]) -> set[AcceleratorKey]:

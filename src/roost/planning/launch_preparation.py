@@ -31,14 +31,10 @@ def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
     for label, group in plan.inventory.groups.items():
         known = cluster.groups.get(label)
         if known is not None and not known.places_like(group):
-            findings.append(
-                Finding(
-                    code="RI102",
-                    what=f"the cluster knows another node group {label!r}",
-                    why="it was started with other node groups, or a run that has not ended brought its own",
-                    remedy="start it with the job's section: Cluster(cluster_cfg=cfg.cluster), or shut that run down first",
-                )
-            )
+            what = f"the cluster knows another node group {label!r}"
+            why = "it was started with other node groups, or a run that has not ended brought its own"
+            remedy = "start it with the job's section: Cluster(cluster_cfg=cfg.cluster), or shut that run down first"
+            findings.append(Finding(code="RI102", what=what, why=why, remedy=remedy))
     return findings
 
 
