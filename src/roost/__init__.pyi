@@ -69,10 +69,10 @@ from roost.planning.component_placement import ComponentPlacement as ComponentPl
 from roost.planning.component_placement import HybridComponentPlacement as HybridComponentPlacement
 from roost.planning.component_placement import PlacementMode as PlacementMode
 from roost.planning.component_plan import ComponentPlan as ComponentPlan
+from roost.planning.files import load_plan as load_plan
+from roost.planning.files import save_plan as save_plan
 from roost.planning.model_parallel import ModelParallelComponentPlacement as ModelParallelComponentPlacement
 from roost.planning.plan import Plan as Plan
-from roost.planning.plan_files import load_plan as load_plan
-from roost.planning.plan_files import save_plan as save_plan
 from roost.planning.planner import plan as plan
 from roost.rl.command import CommandLine as CommandLine
 from roost.rl.engine import Engine as Engine

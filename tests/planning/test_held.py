@@ -6,8 +6,7 @@ import pytest
 
 import roost
 from roost.planning.checks import idle
-from roost.planning.held import Unused, unused_by_node
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, Unused, unused_by_node
 
 
 def planned(rule: str, shape: str = "2x8") -> roost.Plan:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import roost
-from roost.planning.left_out_secrets import with_secrets
+from roost.planning.launch_preparation import with_secrets
 
 
 def planned(*settings: dict[str, Any]) -> roost.Plan:

@@ -14,8 +14,8 @@ from roost.config.text_files import is_pipe, read_text
 from roost.errors import ConfigurationError, error_for, errors_in
 from roost.inventory.inventory import Inventory
 from roost.planning.checks import idle
+from roost.planning.files import MAX_BYTES, load_plan, read_plan
 from roost.planning.plan import Plan
-from roost.planning.plan_files import MAX_BYTES, load_plan, read_plan
 from roost.planning.planner import plan
 from roost.planning.preflight import Holder, availability
 from roost.secret_names import hide_rest

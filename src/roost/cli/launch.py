@@ -33,12 +33,11 @@ from roost.engine.run import Run
 from roost.engine.workers.remote_errors import RemoteTraceback
 from roost.errors import ClusterError, LaunchError, RoostError, error_for, errors_in, nearest
 from roost.inventory.inventory import Inventory
-from roost.planning.accelerator_needs import needs_of
-from roost.planning.comparison import shape_differences
 from roost.planning.component_placement import ComponentPlacement
-from roost.planning.left_out_secrets import with_secrets
+from roost.planning.component_plan import needs_of
+from roost.planning.files import load_plan
+from roost.planning.launch_preparation import shape_differences, with_secrets
 from roost.planning.plan import Plan
-from roost.planning.plan_files import load_plan
 from roost.planning.planner import plan
 from roost.secret_names import hide_rest
 

@@ -24,9 +24,8 @@ from roost.cli.ending import (
     width_of,
 )
 from roost.errors import RoostError
-from roost.planning.files import write_file
+from roost.planning.files import plan_text, write_file
 from roost.planning.plan import Plan
-from roost.planning.plan_files import plan_text
 from roost.planning.preflight import Holder
 from roost.views.components import share_ranges
 from roost.views.terminal import render_plan

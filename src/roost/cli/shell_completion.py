@@ -12,7 +12,7 @@ from roost.cli.chosen_plan import is_saved_plan
 from roost.config.document import JobFile, as_written
 from roost.config.job import read_job
 from roost.errors import CODES, Path, RoostError, dotted
-from roost.planning.plan_files import load_plan
+from roost.planning.files import load_plan
 from roost.secret_names import looks_secret
 
 _MOST = 500

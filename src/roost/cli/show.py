@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from roost.cli.plan_output import PlanOutput, plan_output_options
-from roost.planning.plan_files import load_plan
+from roost.planning.files import load_plan
 
 
 @click.command("show")

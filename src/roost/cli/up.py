@@ -38,9 +38,8 @@ from roost.config.fields import NAME
 from roost.config.job import Job, read_job
 from roost.config.text_files import is_pipe
 from roost.errors import RoostError, error_for, errors_in
-from roost.planning.files import write_file
+from roost.planning.files import load_plan, write_file
 from roost.planning.plan import Plan
-from roost.planning.plan_files import load_plan
 from roost.planning.planner import plan
 
 Command = TypeVar("Command", bound=Callable[..., Any])

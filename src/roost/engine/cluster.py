@@ -28,9 +28,8 @@ from roost.errors import ClusterError, error_for
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
-from roost.planning.accelerator_needs import needs_of
-from roost.planning.comparison import on_nodes, shape_differences
-from roost.planning.left_out_secrets import with_secrets
+from roost.planning.component_plan import needs_of
+from roost.planning.launch_preparation import on_nodes, shape_differences, with_secrets
 from roost.planning.plan import Plan
 from roost.planning.planner import everywhere, plan_allocation, plan_one
 from roost.planning.policy_checks import with_policies

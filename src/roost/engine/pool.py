@@ -18,7 +18,7 @@ from roost.errors import ClusterError, PlacementError, nearest, render
 from roost.placement.placement import without_isolation
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
-from roost.planning.pool_plan import PoolPlanner
+from roost.planning.planner import PoolPlanner
 
 if TYPE_CHECKING:
     from roost.engine.cluster import Cluster

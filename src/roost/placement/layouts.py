@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from roost.config.document import Document
+from roost.config.document import Findings
 from roost.config.job import ComponentRule
 from roost.config.layout import PLACE, Layout
 from roost.config.layout_checks import count_key, width_key
 from roost.config.layout_section import EngineSlice, LayoutMode
 from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
-from roost.errors import Finding, RoostError, counted
+from roost.errors import RoostError, counted
 from roost.inventory.inventory import Inventory
 from roost.inventory.resources import ACCELERATOR, Resources
-from roost.placement.tiling import Piece, PoolRanks, Straddle, Uneven, segments
+from roost.placement.tiling import Misfit, Piece, PoolRanks, segments
 
 _SHOWN = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LaidOut:
-    """A layout on a cluster: a rule for each component, and for each group of engines how many processes form one."""
-
-    rules: dict[str, ComponentRule] = field(default_factory=dict)
-    engines: dict[str, tuple[EngineSlice, int]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-
 def layout_rules(
-    layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None = None
-) -> LaidOut:
-    """A rule for each component that the layout runs on the pool, or the reasons why the layout does not fit.
+    layout: Layout, inventory: Inventory, findings: Findings, granted: Sequence[int] | None
+) -> tuple[dict[str, ComponentRule], dict[str, tuple[EngineSlice, int]]]:
+    """A rule for each component that the layout runs on the pool, and how many processes form each of its engines.
 
     `granted` are the resource ranks of a pool that is reserved already.
     """
-    laid = LaidOut()
-    if not layout.reserved:
-        return laid
-    pool, findings = _pool(layout, inventory, document, granted)
-    laid.findings.extend(findings)
+    rules: dict[str, ComponentRule] = {}
+    engines: dict[str, tuple[EngineSlice, int]] = {}
+    pool = _pool(layout, inventory, findings, granted) if layout.reserved else None
     if pool is None:
-        return laid
+        return rules, engines
 
     def add(name: str, place: str, spec: tuple[Segment, ...]) -> None:
         # Rules of one path share their placements. If the file lacks the path, findings point to its section.
         path = (*PLACE, place)
-        laid.rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
+        rules[name] = ComponentRule(name=name, labels=layout.node_group, spec=RankSpec(spec), path=path)
 
     trained = layout.slices()["actor"]
     for name in layout.components:
@@ -54,47 +42,51 @@ def layout_rules(
             add(name, "actor", segments([(run.first, len(run), 1) for run in pool.ranks(trained)]))
     for part in layout.engine_groups():
         tiled = pool.tile(part.positions, part.gpus_per_engine)
-        if isinstance(tiled, Straddle):
-            laid.findings.append(_straddling(layout, part, pool, tiled, document))
-        elif isinstance(tiled, Uneven):
-            laid.findings.append(_uneven(layout, part, pool, tiled, document))
+        if isinstance(tiled, Misfit):
+            _complain(layout, part, pool, tiled, findings)
         else:
             add(part.component, part.component, tiled)
-            laid.engines[part.component] = (part, pool.processes_per_engine(part))
-    return laid
+            processes = sum(segment.num_processes for segment in tiled)
+            engines[part.component] = (part, processes // part.num_engines)
+    return rules, engines
 
 
 def _pool(
-    layout: Layout, inventory: Inventory, document: Document, granted: Sequence[int] | None
-) -> tuple[PoolRanks | None, list[Finding]]:
+    layout: Layout, inventory: Inventory, findings: Findings, granted: Sequence[int] | None
+) -> PoolRanks | None:
+    """The pool of a layout; None, and a finding, if there is none."""
     path = (*PLACE, "node_group")
     try:
         resources = inventory.resources(layout.node_group)
     except RoostError as error:
-        return None, [document.restated(problem, "layout", path) for problem in error.findings]
+        findings += [findings.document.restated(problem, "layout", path) for problem in error.findings]
+        return None
     hidden = resources.bare and any(slot.node.accelerators.count for slot in resources.slots)
     if hidden or any(slot.kind != ACCELERATOR for slot in resources.slots if not resources.bare):
         what = f"layout: the ranks of {resources.place} count {resources.noun}s, not accelerators"
         why = "a layout is a pool of accelerators"
         remedy = "use a group that has accelerators, or leave node_group out"
-        return None, [document.finding("RP104", what, path, why=why, remedy=remedy)]
+        findings.add("RP104", what, path, why=why, remedy=remedy)
+        return None
     if granted is not None:
-        return PoolRanks(resources, [Ranks(rank, rank) for rank in granted]), []
+        return PoolRanks(resources, [Ranks(rank, rank) for rank in granted])
     there = 0 if resources.bare else resources.total
-    runs = [Ranks(0, there - 1)] if there else []
     spec = parse_ranks(layout.accelerators or "all")
-    if layout.accelerators is not None and spec.segments[0].resources is not None:
-        runs = [segment.resources for segment in spec.segments if segment.resources is not None]
-        if runs[-1].last >= there:
-            return None, [_beyond(spec, there, resources, document)]
-    pool = PoolRanks(resources, runs)
-    return (pool, []) if pool.size >= layout.reserved else (None, [_too_small(layout, pool, there, document)])
+    runs = [segment.resources for segment in spec.segments if segment.resources is not None]
+    if runs and runs[-1].last >= there:
+        _beyond(spec, there, resources, findings)
+        return None
+    pool = PoolRanks(resources, runs or [Ranks(0, there - 1)] * bool(there))
+    if pool.size < layout.reserved:
+        _too_small(layout, pool, there, findings)
+        return None
+    return pool
 
 
-def _beyond(spec: RankSpec, there: int, resources: Resources, document: Document) -> Finding:
+def _beyond(spec: RankSpec, there: int, resources: Resources, findings: Findings) -> None:
     segment = next(one for one in spec.segments if one.resources and one.resources.last >= there)
     last = segment.resources.last if segment.resources else 0
-    return document.finding(
+    findings.add(
         "RP101",
         f"accelerators: accelerator {last} does not exist",
         (*PLACE, "accelerators"),
@@ -108,7 +100,7 @@ def _holding(resources: Resources, there: int) -> str:
     return str(resources) if there else f"{resources.place} {resources.has} no accelerators"
 
 
-def _too_small(layout: Layout, pool: PoolRanks, there: int, document: Document) -> Finding:
+def _too_small(layout: Layout, pool: PoolRanks, there: int, findings: Findings) -> None:
     actor, rollout, mode = layout.num_actor, layout.num_rollout, layout.mode
     trained = f"A = {layout.actor_num_nodes} x {layout.actor_num_gpus_per_node} = {actor:,}"
     sizes = ", ".join([trained] * mode.trains + [f"R = {rollout:,}"] * mode.serves)
@@ -122,7 +114,7 @@ def _too_small(layout: Layout, pool: PoolRanks, there: int, document: Document) 
         remedies = ["take a cluster, or a group, that has accelerators"]
     has = _holding(pool.resources, there)
     has = f"accelerators {layout.accelerators} are {pool.size:,}" if listed else has
-    return document.finding(
+    findings.add(
         "RP112",
         f"the layout needs {counted(layout.reserved, 'accelerator')}, {has}",
         (*PLACE, "accelerators") if listed else PLACE,
@@ -143,59 +135,42 @@ def _smaller(layout: Layout, room: int) -> str:
     return f"give {' or '.join(role for role, _ in sizes)} {layout.reserved - room:,} fewer"
 
 
-def _straddling(
-    layout: Layout, part: EngineSlice, pool: PoolRanks, torn: Straddle, document: Document
-) -> Finding:
-    width, held = part.gpus_per_engine, torn.pieces
-    nodes = _nodes(held)
+def _complain(layout: Layout, part: EngineSlice, pool: PoolRanks, odd: Misfit, findings: Findings) -> None:
+    width, held, subject = part.gpus_per_engine, odd.pieces, f"{part.component}: engine {odd.engine}"
+    remedies = _remedies(layout, part, pool)
     where = [f"{piece.local} of node {piece.slot.node.rank}" for piece in held[:_SHOWN]]
     where += [f"{len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
-    subject = f"{part.component}: engine {torn.engine}"
-    if len(nodes) == 1:
+    sizes = sorted({piece.slot.count for piece in (*odd.first, *held)})
+    if odd.first:
+        before = odd.engine * width
+        what = f"{subject} would lie on {_nodes(held)}, engine 0 on {_nodes(odd.first)}"
+        why = (
+            "the engines of a group span the same number of nodes;"
+            f" these nodes have {sizes[0]} and {sizes[-1]} accelerators"
+        )
+        apart = (
+            f"put the engines from {odd.engine} on into another group of `servers`"
+            f" (groups of {before:,} and {len(part.positions) - before:,} accelerators)"
+        )
+        remedies.insert(0, apart)
+    elif len({piece.slot.node.rank for piece in held}) == 1:
         what = f"{subject} would hold accelerators that are not consecutive ({' and '.join(where)})"
+        why = "the accelerators of a process are consecutive"
     else:
-        what = f"{subject} would straddle {_joint(nodes)} (accelerators {', '.join(where)})"
-    return document.finding(
-        "RP110",
-        what,
-        (*PLACE, *width_key(part)),
-        why=_reason(held, width),
-        remedy=", or ".join(_remedies(layout, part, pool, width)) or "choose other accelerators for the pool",
-    )
+        what = f"{subject} would straddle {_nodes(held)} (accelerators {', '.join(where)})"
+        why = _reason(sizes, width)
+    remedy = ", or ".join(remedies) or "choose other accelerators for the pool"
+    findings.add("RP110", what, (*PLACE, *width_key(part)), why=why, remedy=remedy)
 
 
-def _uneven(layout: Layout, part: EngineSlice, pool: PoolRanks, odd: Uneven, document: Document) -> Finding:
-    before = odd.engine * part.gpus_per_engine
-    sizes = sorted({piece.slot.count for piece in (*odd.first, *odd.pieces)})
-    apart = (
-        f"put the engines from {odd.engine} on into another group of `servers`"
-        f" (groups of {before:,} and {len(part.positions) - before:,} accelerators)"
-    )
-    return document.finding(
-        "RP110",
-        f"{part.component}: engine {odd.engine} would lie on {_joint(_nodes(odd.pieces))},"
-        f" engine 0 on {_joint(_nodes(odd.first))}",
-        (*PLACE, *width_key(part)),
-        why="the engines of a group span the same number of nodes;"
-        f" these nodes have {sizes[0]} and {sizes[-1]} accelerators",
-        remedy=", or ".join([apart, *_remedies(layout, part, pool, part.gpus_per_engine)]),
-    )
-
-
-def _nodes(held: tuple[Piece, ...]) -> list[int]:
-    return list(dict.fromkeys(piece.slot.node.rank for piece in held))
-
-
-def _joint(nodes: list[int]) -> str:
+def _nodes(held: tuple[Piece, ...]) -> str:
+    nodes = list(dict.fromkeys(piece.slot.node.rank for piece in held))
     if len(nodes) == 1:
         return f"node {nodes[0]}"
     return f"nodes {' and '.join(map(str, nodes)) if len(nodes) == 2 else ranges(nodes)}"
 
 
-def _reason(held: tuple[Piece, ...], width: int) -> str:
-    sizes = sorted({piece.slot.count for piece in held})
-    if len({piece.slot.node.rank for piece in held}) == 1:
-        return "the accelerators of a process are consecutive"
+def _reason(sizes: list[int], width: int) -> str:
     if width <= max(sizes):
         return f"an engine of {width} lies on one node"
     if len(sizes) > 1:
@@ -205,9 +180,9 @@ def _reason(held: tuple[Piece, ...], width: int) -> str:
     return "an engine wider than a node fills whole nodes, from the first accelerator of one"
 
 
-def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks, width: int) -> list[str]:
+def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks) -> list[str]:
     """Remedies: widths with which the group tiles the nodes, and an actor size with which its present width does."""
-    count, start = len(part.positions), part.positions.start
+    count, start, width = len(part.positions), part.positions.start, part.gpus_per_engine
 
     def works(other: int, at: int = start, room: int = count) -> bool:
         stop = at + max(1, room // other) * other

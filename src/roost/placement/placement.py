@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -83,20 +84,12 @@ class Placement:
         return f"Placement({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "rank": self.rank,
-            "cluster_node_rank": self.cluster_node_rank,
-            "placement_node_rank": self.placement_node_rank,
-            "local_accelerator_rank": self.local_accelerator_rank,
-            "accelerator_type": self.accelerator_type,
-            "local_rank": self.local_rank,
-            "local_world_size": self.local_world_size,
-            "visible_accelerators": list(self.visible),
-            "isolate_accelerator": self.isolate_accelerator,
-            "local_hardware_ranks": list(self.hardware),
-            "node_group_label": self.node_group_label,
-            "kind": self.kind,
-        }
+        return {name: getattr(self, name) for name in _PUBLIC_NAMES}
+
+
+# Users see these two as lists.
+_LISTS = {"visible": "visible_accelerators", "hardware": "local_hardware_ranks"}
+_PUBLIC_NAMES = [_LISTS.get(one.name, one.name) for one in fields(Placement)]
 
 
 @lru_cache(maxsize=4096)
@@ -106,9 +99,7 @@ def _names(ranks: tuple[int, ...]) -> tuple[str, ...]:
 
 def make_placements(assignments: Sequence[Assignment], isolate_accelerator: bool) -> list[Placement]:
     """The placements of one component's processes, in rank order, in one pass."""
-    on_node: dict[int, int] = {}
-    for slot, _ in assignments:
-        on_node[slot.node.rank] = on_node.get(slot.node.rank, 0) + 1
+    on_node = Counter(slot.node.rank for slot, _ in assignments)
     node_index = {node_rank: index for index, node_rank in enumerate(on_node)}
     seen = dict.fromkeys(on_node, 0)
     placements = []

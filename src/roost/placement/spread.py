@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from roost.config.document import Document, Findings
+from roost.config.document import Findings
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, RankSpec, RankSyntaxError, Segment, numbered, parse_ranks
-from roost.errors import Finding, counted, errors_in
+from roost.errors import counted, errors_in
 from roost.inventory.resources import Resources
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The resource ranks of each process, in process order. On bare nodes each has one."""
+def spread(rule: ComponentRule, resources: Resources, findings: Findings, most: int) -> list[range] | None:
+    """The resource ranks of each process, at most `most`, in process order; None if they cannot be spread.
 
-    processes: list[range]
-    findings: list[Finding]
-
-    @property
-    def ranks(self) -> list[int]:
-        return sorted({rank for held in self.processes for rank in held})
-
-
-def spread(rule: ComponentRule, resources: Resources, document: Document, most: int) -> Spread:
-    """Spread a component's processes, at most `most`, over its resources. Returns findings if that fails."""
+    On bare nodes each process has one rank.
+    """
     processes: list[range] = []
-    findings = Findings(document)
+    known = len(findings)
     if not resources.total:
         what = f"{rule.name}: nothing to place on, {resources.place} {resources.has} no hardware"
         remedy = "list the hardware under `configs`, or place through another group"
         findings.add("RP104", what, rule.path, remedy=remedy)
-        return Spread(processes, findings)
+        return None
     following = 0
     for segment in rule.spec.segments:
         held = segment.resources or Ranks(0, resources.total - 1)
         if held.last >= resources.total:
-            findings.append(_beyond(rule, segment, held, resources, document))
+            _beyond(rule, segment, held, resources, findings)
             continue
         count = len(held) if segment.processes is None else len(segment.processes)
         if following + count > most:
@@ -51,10 +41,10 @@ def spread(rule: ComponentRule, resources: Resources, document: Document, most: 
             )
             break
         _divide(rule, segment, held, count, resources, findings)
-        if not errors_in(findings):
+        if not errors_in(findings[known:]):
             processes += _share_out(held, count)
         following += count
-    return Spread(processes, findings)
+    return None if errors_in(findings[known:]) else processes
 
 
 def _share_out(held: Ranks, count: int) -> Iterator[range]:
@@ -68,16 +58,16 @@ def _share_out(held: Ranks, count: int) -> Iterator[range]:
 
 
 def _beyond(
-    rule: ComponentRule, segment: Segment, held: Ranks, resources: Resources, document: Document
-) -> Finding:
+    rule: ComponentRule, segment: Segment, held: Ranks, resources: Resources, findings: Findings
+) -> None:
     alone = rule.spec.segments == (segment,) and segment.processes is None
-    if document.value_span(rule.path) is None and alone and len(held) == 1:
+    if findings.document.value_span(rule.path) is None and alone and len(held) == 1:
         sixty, rest = divmod(held.first, 60)
         if sixty:
             what = f"{rule.name}: {resources.noun} {held.first} does not exist"
             why = f"{resources}; YAML turns an unquoted {sixty}:{rest} into {held.first}"
             remedy = f'if {sixty}:{rest} was meant, quote it: "{sixty}:{rest}"'
-            return document.finding("RP108", what, rule.path, why=why, remedy=remedy)
+            return findings.add("RP108", what, rule.path, why=why, remedy=remedy)
     last = resources.total - 1
     left, count = last - held.first + 1, len(segment.processes or ())
     even = left > 0 and (not count or left % count == 0 or count % left == 0)
@@ -88,7 +78,7 @@ def _beyond(
         within += f", or {nodes}:0-{len(held) - 1} for {len(held)} processes on {where_they_sit}"
     all_nodes = resources.labels in (("cluster",), ("node",))
     where = "take a larger cluster" if all_nodes else "enlarge the group"
-    return document.finding(
+    findings.add(
         "RP101",
         f"{rule.name}: {resources.noun} {held.last} does not exist",
         rule.path,
@@ -110,7 +100,8 @@ def _divide(
         remedy = f"use {counted(count, 'node')}, or at least {counted(size, 'process')}"
     elif resources.bare and count % size:
         code, what = "RW101", f"{count} processes over {size} nodes are uneven"
-        why = f"the first {_nodes_take(count % size)} {count // size + 1}, the rest {count // size}"
+        take = "node takes" if count % size == 1 else f"{count % size} nodes take"
+        why = f"the first {take} {count // size + 1}, the rest {count // size}"
         remedy = f"{count - count % size} or {count + size - count % size} processes would be even"
     elif not resources.bare and size % count and count % size:
         code, what = "RP103", f"{count} processes cannot share {counted(size, resources.noun)} evenly"
@@ -164,7 +155,3 @@ def _rewritten(
         for first in range(held.first, min(last + 1, held.first + 64 * width), width)
     )
     return text if inside else ""
-
-
-def _nodes_take(number: int) -> str:
-    return "node takes" if number == 1 else f"{number} nodes take"

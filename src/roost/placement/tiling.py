@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from roost.config.layout_section import EngineSlice
 from roost.config.ranks import Ranks, Segment
 from roost.inventory.resources import Resources, Slot
 
@@ -28,20 +27,12 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Straddle:
-    """An engine that would lie on several nodes without filling them."""
+class Misfit:
+    """An engine that would lie on several nodes without filling them, or on more or fewer nodes than engine 0."""
 
     engine: int
     pieces: tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Uneven:
-    """An engine that would span more nodes, or fewer, than the first of its group."""
-
-    engine: int
-    pieces: tuple[Piece, ...]
-    first: tuple[Piece, ...]
+    first: tuple[Piece, ...] = ()  # of engine 0, if that one has another number of nodes
 
 
 class PoolRanks:
@@ -75,12 +66,7 @@ class PoolRanks:
                 at += count
         return found
 
-    def processes_per_engine(self, part: EngineSlice) -> int:
-        """The number of nodes, and so of processes, of each engine of a group that tiles the nodes."""
-        first = range(part.positions.start, part.positions.start + part.gpus_per_engine)
-        return len({piece.slot.node.rank for piece in self.pieces(first)})
-
-    def tile(self, positions: range, width: int) -> tuple[Segment, ...] | Straddle | Uneven:
+    def tile(self, positions: range, width: int) -> tuple[Segment, ...] | Misfit:
         """Tile these positions, a multiple of `width`, with engines that have a process on each of their nodes.
 
         All engines have the same number of processes, so that the ranks of an engine follow from its number. The
@@ -97,7 +83,7 @@ class PoolRanks:
             held = [Piece(piece.slot, piece.first + used, min(room, width))]
             if whole:
                 if len(first) > 1:
-                    return Uneven(engine, tuple(held), first)
+                    return Misfit(engine, tuple(held), first)
                 first = first or tuple(held)
                 runs.append((piece.first + used, whole * width, width))
                 used, engine = used + whole * width, engine + whole
@@ -111,10 +97,10 @@ class PoolRanks:
                     missing -= used
                 size = held[0].count
                 if any(part.count != part.slot.count or part.count != size for part in held):
-                    return Straddle(engine, tuple(held))
+                    return Misfit(engine, tuple(held))
                 first = first or tuple(held)
                 if len(first) != len(held):
-                    return Uneven(engine, tuple(held), first)
+                    return Misfit(engine, tuple(held), first)
                 runs += [(part.first, size, size) for part in held]
                 engine += 1
             if used == piece.count:

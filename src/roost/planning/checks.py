@@ -10,9 +10,8 @@ from roost.config.ranks import Ranks, parse_ranks, ranges
 from roost.errors import Finding, Path
 from roost.inventory.resources import ACCELERATOR
 from roost.planning.component_plan import ComponentPlan
-from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, unused_by_node
 
 _SHOWN = 4
 _WIDEST_SEAM = 2  # resources; components that share more do so on purpose

@@ -45,20 +45,24 @@ def fitted(job: Job, inventory: Inventory) -> tuple[Inventory | None, list[Findi
 class JobCompiler:
     """Places every component of a job. All problems of all components are collected, then raised together."""
 
+    # The resource ranks of a layout's pool that is reserved already.
+    granted: Sequence[int] | None = None
+
     def __init__(self, source: Any, inventory: Inventory, overrides: Sequence[str] = ()) -> None:
         self.job, found = read_job(source, overrides, inventory.groups)
         self.findings = Findings(self.job.document, found)
         self.inventory = inventory
         self.components: dict[str, ComponentPlan] = {}
-        # The resource ranks of a layout's pool that is reserved already.
-        self.granted: Sequence[int] | None = None
         self._engines: dict[str, Engines] = {}
         self._broken: set[Path] | None = None
         self._left = 0  # processes that may still be placed
 
     def compiled(self) -> Plan:
         """The plan, with the warnings of its compilation. The planner adds advice."""
-        if self._fit():
+        inventory, problems = fitted(self.job, self.inventory)
+        self.findings += problems
+        if inventory is not None:
+            self.inventory = inventory
             self._left = 50_000 + 64 * (len(self.inventory.nodes) + self.inventory.num_accelerators)
             self._lay_out_pool()
             self._place_components()
@@ -82,27 +86,15 @@ class JobCompiler:
         if errors_in(self.findings):
             raise error_for(self.findings)
 
-    # -- the job's part of the cluster -----------------------------------------------------------------------
-
-    def _fit(self) -> bool:
-        """Reduce the inventory to the job's nodes, and add its node groups. False if the cluster has too few nodes."""
-        found, problems = fitted(self.job, self.inventory)
-        self.findings += problems
-        self.inventory = found or self.inventory
-        return found is not None
-
     def _lay_out_pool(self) -> None:
         """Turn the job's layout, if it has one, into rules."""
         if self.job.layout is not None:
-            laid = layout_rules(self.job.layout, self.inventory, self.job.document, self.granted)
-            self.findings += laid.findings
+            rules, engines = layout_rules(self.job.layout, self.inventory, self.findings, self.granted)
             self._engines = {
                 name: Engines(processes=processes, server=part.server, kind=part.kind)
-                for name, (part, processes) in laid.engines.items()
+                for name, (part, processes) in engines.items()
             }
-            self.job = replace(self.job, rules={**laid.rules, **self.job.rules})
-
-    # -- components ------------------------------------------------------------------------------------------
+            self.job = replace(self.job, rules={**rules, **self.job.rules})
 
     def _place_components(self) -> None:
         """Place the component of every rule. Model-parallel placement overrides this."""
@@ -119,16 +111,14 @@ class JobCompiler:
         resources = self._resources(rule)
         if resources is None:
             return
-        shares = spread(rule, resources, self.job.document, self._left)
-        self.findings += shares.findings
-        if errors_in(shares.findings):
+        processes = spread(rule, resources, self.findings, self._left)
+        if processes is None:
             return
-        self._left -= len(shares.processes)
+        self._left -= len(processes)
         if resources.bare:
-            self._place(rule, [(resources.slots[held[0]], ()) for held in shares.processes])
-            return
+            return self._place(rule, [(resources.slots[held[0]], ()) for held in processes])
         try:
-            self._place(rule, hold(resources, shares.processes))
+            self._place(rule, hold(resources, processes))
         except RoostError as error:
             self._blame(rule, error)
 

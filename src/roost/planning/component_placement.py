@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from roost.errors import Finding
 from roost.inventory.inventory import Inventory
-from roost.inventory.resources import ACCELERATOR, BARE_NODE
+from roost.inventory.resources import BARE_NODE
 from roost.placement.placement import Placement
 from roost.placement.strategies import (
     FlexiblePlacementStrategy,
@@ -99,15 +99,7 @@ class ComponentPlacement:
 
 def _held(component: ComponentPlan) -> set[object]:
     """The devices of a component, or its nodes if it has no devices."""
-    return {
-        (
-            place.cluster_node_rank,
-            "" if place.kind in (ACCELERATOR, BARE_NODE) else place.node_group_label,
-            number,
-        )
-        for place in component.members
-        for number in place.hardware or (-1,)
-    }
+    return {held for place in component.members for held in place.devices or (place.cluster_node_rank,)}
 
 
 class HybridComponentPlacement(ComponentPlacement):

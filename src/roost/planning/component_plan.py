@@ -1,11 +1,14 @@
-"""One component of a plan."""
+"""The components of a plan, and the accelerators that they hold."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roost.config.fields import Count
 from roost.placement.placement import Placement
+
+AcceleratorKey = tuple[int, int]  # the rank of a node, and a number on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +18,6 @@ class Engines:
     processes: Count = 1
     server: str = "default"
     kind: str = "regular"
-
-    @property
-    def runs_nothing(self) -> bool:
-        """Whether this is a placeholder: it holds accelerators for a program outside the job."""
-        return self.kind == "placeholder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,4 +45,28 @@ class ComponentPlan:
 
     @property
     def runs_nothing(self) -> bool:
-        return self.engines is not None and self.engines.runs_nothing
+        # A placeholder holds accelerators for a program outside the job.
+        return self.engines is not None and self.engines.kind == "placeholder"
+
+
+def accelerators_of(placements: Iterable[Placement]) -> set[AcceleratorKey]:
+    """The accelerators that placements hold. Robots and bare nodes are not there to be reserved."""
+    return {
+        (place.cluster_node_rank, number)
+        for place in placements
+        if place.holds_accelerators
+        for number in place.hardware
+    }
+
+
+def by_node(accelerators: Iterable[AcceleratorKey]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for node, number in accelerators:
+        found.setdefault(node, set()).add(number)
+    return found
+
+
+def needs_of(components: Sequence[ComponentPlan]) -> dict[int, set[int]]:
+    """The accelerators these components hold, by node. Components may share the same members."""
+    shared = {id(part.members): part.members for part in components}
+    return by_node(key for members in shared.values() for key in accelerators_of(members))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
 from roost.config.ranks import ranges
@@ -114,7 +115,7 @@ def cluster_differences(plan: Plan, cluster: Inventory) -> Differences:
     for name, component in plan.components.items():
         lost = [place for place in component.members if not _has_room(there, place)]
         if lost:
-            gone = tuple(_process(place.rank, place, None) for place in lost)
+            gone = tuple(_process(place.rank, Seat.of(place), None) for place in lost)
             found.append(ComponentChange(component=name, change="changed", processes=gone))
     return Differences(nodes=tuple(_node_changes(plan.inventory.nodes, there)), components=tuple(found))
 
@@ -132,9 +133,7 @@ def _has_room(nodes: Sequence[Node], place: Placement) -> bool:
 
 
 def _node_changes(before: Sequence[Node], after: Sequence[Node]) -> Iterator[NodeChange]:
-    for rank in range(max(len(before), len(after))):
-        old = before[rank] if rank < len(before) else None
-        new = after[rank] if rank < len(after) else None
+    for rank, (old, new) in enumerate(zip_longest(before, after)):
         if old is None or new is None:
             change: ChangeKind = "added" if old is None else "gone"
             yield NodeChange(node=rank, change=change, before=_in_words(old), after=_in_words(new))
@@ -226,16 +225,12 @@ def _component_changes(before: Plan, after: Plan) -> Iterator[ComponentChange]:
 
 
 def _process_changes(old: Sequence[Placement], new: Sequence[Placement]) -> Iterator[ProcessChange]:
-    for rank in range(max(len(old), len(new))):
-        first = old[rank] if rank < len(old) else None
-        second = new[rank] if rank < len(new) else None
-        if first is None or second is None or Seat.of(first) != Seat.of(second):
-            yield _process(rank, first, second)
+    for rank, (before, after) in enumerate(zip_longest(map(Seat.of, old), map(Seat.of, new))):
+        if before != after:
+            yield _process(rank, before, after)
 
 
-def _process(rank: int, old: Placement | None, new: Placement | None) -> ProcessChange:
-    before = None if old is None else Seat.of(old)
-    after = None if new is None else Seat.of(new)
+def _process(rank: int, before: Seat | None, after: Seat | None) -> ProcessChange:
     change: ProcessChangeKind
     if before is None or after is None:
         change = "added" if before is None else "gone"
@@ -245,8 +240,9 @@ def _process(rank: int, old: Placement | None, new: Placement | None) -> Process
 
 
 def _settings(plan: Plan, name: str) -> dict[str, str]:
-    component, policy = plan.components[name], plan.supervise.get(name)
+    component = plan.components[name]
     engines, seen = component.engines, component.members[0]
+    followed = plan.supervise[name].to_dict() if name in plan.supervise else {}
     return {
         "engines": ""
         if engines is None
@@ -255,12 +251,10 @@ def _settings(plan: Plan, name: str) -> dict[str, str]:
         if seen.isolate_accelerator or seen.kind != ACCELERATOR
         else "all accelerators of its node",
         "share": f"{plan.shares[name]:g}" if name in plan.shares else "",
-        "supervise": "" if policy is None else _policy(policy.to_dict()),
+        "supervise": ", ".join(
+            f"{key} {value}" for key, value in followed.items() if value not in ([], None)
+        ),
     }
-
-
-def _policy(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in settings.items() if value not in ([], None))
 
 
 def _unequal(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SettingChange]:

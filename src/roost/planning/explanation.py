@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from roost.config.job import Job
-from roost.config.layout import PLACE, Layout
-from roost.config.ranks import RankSpec, Segment, parse_ranks, ranges
+from roost.config.layout import PLACE
+from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import Path, Span, counted
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
@@ -83,14 +83,12 @@ def _position(counting: _Counting, rank: int | None, job: Job | None) -> tuple[P
     rule = job.rules.get(counting.component.name)
     if rule is None:  # a layout made it
         return PLACE, job.document.key_span(PLACE)
-    if rank is None:
-        return rule.path, job.document.part_span(rule.path)
-    part = counting.segment_of(rank, rule.spec)
+    part = None if rank is None else counting.segment_of(rank, rule.spec)
     return rule.path, job.document.part_span(rule.path, None if part is None else part.place)
 
 
 def _from_layout(job: Job | None, component: ComponentPlan) -> Iterator[str]:
-    layout: Layout | None = job.layout if job is not None else None
+    layout = None if job is None else job.layout
     if layout is None or component.name not in layout.components:
         return
     pool = f"the layout ({layout.mode.name.lower().replace('_', ' ')}) reserves"
@@ -121,7 +119,7 @@ class _Counting:
     def _by_group(self) -> Iterator[str]:
         for group, slots in groupby(self.resources.slots, key=lambda slot: slot.group):
             held = list(slots)
-            ranks = _span(held[0].first, held[-1].first + held[-1].count - 1)
+            ranks = Ranks(held[0].first, held[-1].first + held[-1].count - 1)
             nodes = [slot.node.rank for slot in held]
             who = f"{group} has" if len(self.resources.labels) > 1 else "nodes in order:"
             yield f"{who} {ranks} on node{'s' * (len(nodes) > 1)} {ranges(nodes)}"
@@ -139,11 +137,11 @@ class _Counting:
     def _segment(self, segment: Segment) -> str:
         inside = [place for place in self.component.members if _holds(segment, self.ranks_of(place)[0])]
         noun, held = self.resources.noun, len(segment.resources or range(self.resources.total))
-        put = f"`{segment}` puts {_ranks_in_words(inside)} on"
+        processes = f"process{'es' * (len(inside) > 1)} {ranges(place.rank for place in inside)}"
         where = f"{noun}s {segment.resources}" if segment.resources else f"all {held:,} {noun}s"
         if held == 1:
             where = f"{noun} {segment.resources or 0}"
-        return f"{put} {where}: {self._ratio(inside, held)}"
+        return f"`{segment}` puts {processes} on {where}: {self._ratio(inside, held)}"
 
     def _ratio(self, inside: Sequence[Placement], held: int) -> str:
         noun, count = self.resources.noun, len(inside)
@@ -157,24 +155,16 @@ class _Counting:
 
     def _own(self, place: Placement) -> str:
         own = self.ranks_of(place)
-        words = f"process {place.rank} has rank{'s' * (len(own) > 1)} {ranges(own)}"
+        plural = "s" * (len(own) > 1)
+        words = f"process {place.rank} has rank{plural} {ranges(own)}"
         if place.kind == BARE_NODE:
             return f"{words}: node {place.cluster_node_rank}"
         noun = self.resources.noun if place.kind != ACCELERATOR else ACCELERATOR
-        plural = "s" * (len(own) > 1)
         return f"{words}: {noun}{plural} {ranges(place.hardware)} of node {place.cluster_node_rank}"
 
 
 def _holds(segment: Segment, rank: int) -> bool:
     return segment.resources is None or segment.resources.first <= rank <= segment.resources.last
-
-
-def _span(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _ranks_in_words(places: Sequence[Placement]) -> str:
-    return f"process{'es' * (len(places) > 1)} {ranges(place.rank for place in places)}"
 
 
 def _process(plan: Plan, component: ComponentPlan, place: Placement) -> ProcessExplanation:
@@ -205,32 +195,22 @@ def _engine(component: ComponentPlan, rank: int) -> str:
         return ""
     number, count = rank // engines.processes, component.world_size // engines.processes
     first = number * engines.processes
-    ranks = _span(first, first + engines.processes - 1)
+    ranks = Ranks(first, first + engines.processes - 1)
     noun = "process" if engines.processes == 1 else "processes"
     return f"engine {number} of {count} ({engines.kind}, server {engines.server}): {noun} {ranks}"
 
 
 def _neighbours(plan: Plan, own: str, place: Placement) -> Iterator[Neighbour]:
     """The other processes on the devices of this one, or on its node if it holds no device."""
-    devices: Sequence[int | None] = place.hardware or (None,)
-    for device in devices:
+    for device in place.devices or (None,):
         for name, component in plan.components.items():
             ranks = tuple(
                 other.rank
                 for other in component.members
-                if _is_beside(other, place, device) and (name, other.rank) != (own, place.rank)
+                if other.cluster_node_rank == place.cluster_node_rank
+                and (device in other.devices if device else other.kind == BARE_NODE)
+                and (name, other.rank) != (own, place.rank)
             )
             if ranks:
                 share = plan.share_of(name, ranks[0]) if place.holds_accelerators else 0.0
-                yield Neighbour(device=device, component=name, ranks=ranks, share=share)
-
-
-def _is_beside(other: Placement, place: Placement, device: int | None) -> bool:
-    if other.cluster_node_rank != place.cluster_node_rank:
-        return False
-    if device is None:
-        return other.kind == BARE_NODE
-    same = other.kind == place.kind and (
-        place.holds_accelerators or other.node_group_label == place.node_group_label
-    )
-    return same and device in other.hardware
+                yield Neighbour(device=device and device.number, component=name, ranks=ranks, share=share)

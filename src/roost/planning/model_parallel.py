@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from roost.config.document import Findings
 from roost.config.job import ComponentRule
 from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
-from roost.errors import RoostError, counted, errors_in, nearest
+from roost.errors import RoostError, counted, errors_in, nearest, shown
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.packed import PackedPlacementStrategy
 from roost.placement.spread import spread
 from roost.placement.strategies import PlacementStrategy
 from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement, PlacementMode
-from roost.planning.parallel_sizes import INFERENCE_NAMES, ParallelSizes, SizeReader
+from roost.planning.component_plan import by_node
 
+INFERENCE_NAMES = ("inference", "actor_inference")
 KNOWN = ("actor", "rollout", "reward", *INFERENCE_NAMES, "critic", "critic_inference")
 
 
 def _places(devices: frozenset[tuple[int, int]]) -> str:
     """`node 0: 4-7; node 1: 0-3`."""
-    common: dict[int, list[int]] = {}
-    for node, device in sorted(devices):
-        common.setdefault(node, []).append(device)
-    where = [f"node {node}: {ranges(held)}" for node, held in common.items()]
+    where = [f"node {node}: {ranges(held)}" for node, held in sorted(by_node(devices).items())]
     more = f" and {counted(len(where) - 4, 'more node')}" if len(where) > 4 else ""
     return "; ".join(where[:4]) + more
 
@@ -36,6 +35,58 @@ class Held:
 
     ranks: Ranks
     devices: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSizes:
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.tp * self.pp * self.cp
+
+    def __str__(self) -> str:
+        context = f" x CP {self.cp}" if self.cp > 1 else ""
+        return f"TP {self.tp} x PP {self.pp}{context}"
+
+
+def _sizes(name: str, findings: Findings) -> ParallelSizes:
+    """The parallel sizes of a component, from the job's sections."""
+    if name == "rollout":
+        return ParallelSizes(
+            _size(findings, "rollout", "tensor_parallel_size"),
+            _size(findings, "rollout", "pipeline_parallel_size"),
+        )
+    section = "inference" if name in INFERENCE_NAMES else name
+    model = ParallelSizes(
+        _size(findings, section, "model", "tensor_model_parallel_size"),
+        _size(findings, section, "model", "pipeline_model_parallel_size"),
+        _size(findings, section, "model", "context_parallel_size"),
+    )
+    if section == "inference" and not isinstance(findings.document.data.get("inference"), dict):
+        actor = _sizes("actor", findings)
+        return ParallelSizes(actor.tp, actor.pp)
+    if section == "critic_inference":
+        return _sizes("critic", findings)
+    return ParallelSizes() if section == "reward" else model
+
+
+def _size(findings: Findings, *path: str) -> int:
+    value: Any = findings.document.data
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    if isinstance(value, str) and len(value) < 10 and value.isascii() and value.isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1_000_000:
+        return value
+    if value is not None and all(
+        known.path != path for known in findings
+    ):  # two components may read one size
+        what = f"{'.'.join(path)} must be a whole number of at least 1, not {shown(value)}"
+        findings.add("RM104", what, path, remedy="write a number, such as 2")
+    return 1
 
 
 class ModelParallelCompiler(JobCompiler):
@@ -71,8 +122,7 @@ class ModelParallelCompiler(JobCompiler):
             self._complain("RM102", what, rule.name, remedy=remedy)
         if "actor" not in self.held or "rollout" not in self.held:
             return
-        sizes = SizeReader(self.job.document, self.findings)
-        self.sizes = {name: sizes.of(name) for name in self.held}
+        self.sizes = {name: _sizes(name, self.findings) for name in self.held}
         self._choose_mode()
         self._check_inference()
         if errors_in(self.findings):
@@ -97,13 +147,12 @@ class ModelParallelCompiler(JobCompiler):
             remedy = "place it on the cluster, or through a group that has accelerators"
             self._complain("RP104", what, rule.name, why, remedy)
             return False
-        shares = spread(rule, resources, self.job.document, self._left)
-        self.findings += shares.findings
-        ranks = shares.ranks
-        if not ranks or errors_in(shares.findings):
+        processes = spread(rule, resources, self.findings, self._left)
+        if not processes:
             return False
-        self._left -= len(shares.processes)
-        if len(shares.processes) != len(ranks):
+        ranks = sorted({rank for held in processes for rank in held})
+        self._left -= len(processes)
+        if len(processes) != len(ranks):
             what = f"{rule.name}: the process ranks of {rule.spec} are not used"
             why = "model-parallel placement takes the number of processes from the parallel sizes"
             self._complain("RW107", what, rule.name, why, f"write {Ranks(ranks[0], ranks[-1])}")

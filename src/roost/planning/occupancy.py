@@ -74,7 +74,10 @@ def occupancy_of(
     rows = [[0] * node.accelerators.count for node in inventory.nodes]
     bare = [0] * len(inventory.nodes)
     hardware = _units(inventory)
-    for places, names in _shared_members(members):
+    sharing: dict[int, tuple[str, ...]] = {}  # the components with the same placements
+    for name, places in members.items():
+        sharing[id(places)] = (*sharing.get(id(places), ()), name)
+    for names in sharing.values():
         following: dict[int, int] = {}  # a cell to the cell with one more process of these components
 
         def add(cell: int, names: tuple[str, ...] = names, following: dict[int, int] = following) -> int:
@@ -82,7 +85,7 @@ def occupancy_of(
                 following[cell] = cells.with_one_more(cell, names)
             return following[cell]
 
-        for place in places:
+        for place in members[names[0]]:
             node = place.cluster_node_rank
             if place.kind == ACCELERATOR:
                 row = rows[node]
@@ -116,12 +119,3 @@ def _units(inventory: Inventory) -> list[dict[Device, int]]:
                 units[node][Device(node, group.hardware_type, label, on_node[node])] = 0
                 on_node[node] += 1
     return units
-
-
-def _shared_members(
-    members: Mapping[str, tuple[Placement, ...]],
-) -> Iterator[tuple[tuple[Placement, ...], tuple[str, ...]]]:
-    found: dict[int, tuple[tuple[Placement, ...], list[str]]] = {}
-    for name, places in members.items():
-        found.setdefault(id(places), (places, []))[1].append(name)
-    return ((places, tuple(names)) for places, names in found.values())

@@ -22,11 +22,7 @@ from roost.planning.occupancy import NodeOccupancy, Uses, is_shared, occupancy_o
 from roost.planning.saved_format import FORMAT_VERSION, Damage, checksum, from_plain_data, to_plain_data
 from roost.planning.shares import WHOLE, charge, share_problems, ticks_of
 
-_MAPPINGS = (
-    "components",
-    "shares",
-    "supervise",
-)  # the fields that a plan holds as read-only mappings
+_MAPPINGS = ("components", "shares", "supervise")  # the fields that a plan holds as read-only mappings
 
 
 def _refuse(what: str, why: str = "") -> ConfigurationError:

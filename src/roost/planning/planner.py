@@ -1,25 +1,28 @@
-"""Makes plans: of a job, of a layout on granted accelerators, and of one component."""
+"""Makes plans: of a job, of a pool on the accelerators that were granted to it, and of one component."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roost.config.layout import Layout
-from roost.errors import ConfigurationError, PlacementError, shown
+from roost.config.ranks import ranges
+from roost.config.supervise import RestartPolicy
+from roost.errors import ConfigurationError, Finding, PlacementError, RoostError, shown
 from roost.inventory.inventory import Inventory
-from roost.inventory.resources import ACCELERATOR, BARE_NODE, Slot
+from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources, Slot
 from roost.placement.packed import PackedPlacementStrategy
 from roost.placement.placement import Placement, make_placements
 from roost.placement.strategies import NodePlacementStrategy, PlacementStrategy, inventory_of
 from roost.planning.checks import check
 from roost.planning.compiler import JobCompiler
 from roost.planning.component_placement import ComponentPlacement
-from roost.planning.component_plan import ComponentPlan
+from roost.planning.component_plan import AcceleratorKey, ComponentPlan
 from roost.planning.plan import Plan
+from roost.planning.policy_checks import with_pool_policies
 
 
 def plan(
@@ -38,18 +41,63 @@ def plan(
         return _planned(placement.compiler(job, inventory_of(inventory), overrides))
 
 
-def plan_granted(layout: Layout, inventory: Inventory, ranks: Sequence[int]) -> Plan:
-    """The plan of a layout whose pool is exactly these resource ranks."""
-    compiler = JobCompiler(layout, inventory)
-    compiler.granted = ranks
-    return _planned(compiler)
-
-
 def _planned(compiler: JobCompiler) -> Plan:
     planned = compiler.compiled()
     layout = compiler.job.layout
     advice = check(planned, layout.components if layout else ())
     return replace(planned, findings=(*planned.findings, *advice))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlanner:
+    """Finds the accelerators that a layout asks for, and plans it on the granted ones."""
+
+    layout: Layout
+    inventory: Inventory
+    supervise: Mapping[str, RestartPolicy] = field(default_factory=dict)  # by component
+
+    @property
+    def _resources(self) -> Resources:
+        return self.inventory.resources(self.layout.node_group or None)
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes the pool may use, in the order of the pool."""
+        return [slot.node.rank for slot in self._resources.slots]
+
+    def asked_for(self) -> list[AcceleratorKey] | None:
+        """The accelerators that the layout names; None if it takes any free ones. Raises if the layout cannot fit."""
+        layout, there = self.layout, self._resources
+        if layout.accelerators is None and 0 < layout.reserved <= there.total and not there.bare:
+            return None
+        planned = plan(layout, self.inventory)  # raises if something is missing
+        return [(device.node, device.number) for device in planned.occupancy]
+
+    def in_order(self, granted: Sequence[AcceleratorKey]) -> list[AcceleratorKey]:
+        """The accelerators by node in the order of the pool, then by number."""
+        return sorted(granted, key=self._rank_of)
+
+    def plan_on(self, granted: Sequence[AcceleratorKey]) -> Plan:
+        """The plan of the layout on exactly these accelerators."""
+        ranks = sorted(map(self._rank_of, granted))
+        try:
+            compiler = JobCompiler(self.layout, self.inventory)
+            compiler.granted = ranks
+            return with_pool_policies(_planned(compiler), self.supervise)
+        except RoostError as error:
+            if ranks == list(range(len(ranks))):
+                raise
+            raise type(error)(*[_with_ranks(finding, ranks) for finding in error.findings]) from None
+
+    def _rank_of(self, accelerator: AcceleratorKey) -> int:
+        firsts = {slot.node.rank: slot.first for slot in self._resources.slots}
+        return firsts[accelerator[0]] + accelerator[1]
+
+
+def _with_ranks(finding: Finding, ranks: Sequence[int]) -> Finding:
+    """The finding with the granted accelerators added: the layout may fit the cluster, but not those."""
+    free = f"the first that are free are accelerators {ranges(ranks)}"
+    return replace(finding, why=f"{finding.why}; {free}" if finding.why else free)
 
 
 def everywhere(inventory: Inventory) -> PlacementStrategy:
@@ -113,11 +161,10 @@ def _misplacement(members: Any, inventory: Inventory) -> str:
 @contextmanager
 def _collector_paused() -> Iterator[None]:
     """Pause the garbage collector: it would spend most of the time on a million records that form no cycles."""
-    if not gc.isenabled():
-        yield
-        return
+    was_running = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_running:
+            gc.enable()

@@ -1,17 +1,21 @@
-"""Computes whether the accelerators of a plan are free, before roost reserves any."""
+"""The accelerators that other programs hold: whether those of a plan are free, and which others are idle."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
+from typing import Literal
 
 from roost.config.layout import Layout
 from roost.config.ranks import ranges
 from roost.errors import Finding
 from roost.inventory.nodes import Node
-from roost.planning.accelerator_needs import by_node
+from roost.planning.component_plan import by_node
 from roost.planning.plan import Plan
+
+State = Literal["idle", "held", "perhaps held"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +29,10 @@ class Holder:
 
 
 def holders_by_node(holders: Iterable[Holder]) -> dict[int, list[Holder]]:
-    by_node: dict[int, list[Holder]] = {}
+    found: dict[int, list[Holder]] = {}
     for holder in holders:
-        by_node.setdefault(holder.node, []).append(holder)
-    return by_node
+        found.setdefault(holder.node, []).append(holder)
+    return found
 
 
 def shortages(
@@ -131,6 +135,9 @@ def numbered(devices: Collection[int]) -> str:
     return f"accelerator{'s' * (len(devices) > 1)} {ranges(devices)}"
 
 
+# -- taking accelerators from Ray ---------------------------------------------------------------------------
+
+
 def runs(
     wanted: Collection[int], free: Iterable[int], spare: int | None = None
 ) -> list[tuple[bool, tuple[int, ...]]]:
@@ -162,3 +169,59 @@ def match(planned: Iterable[int], granted: Iterable[str], names: Sequence[str]) 
     for device in sorted(set(planned) - set(matched)):
         matched[device] = spare.pop(0)
     return matched
+
+
+# -- the accelerators that a plan does not use ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """The accelerators of one node that no component of a plan uses."""
+
+    held: Mapping[int, tuple[str, ...]]  # number to the names of its holders
+    others: tuple[int, ...]  # `idle` of these are free; it may be unknown which ones
+    idle: int
+
+    @property
+    def held_count(self) -> int:
+        return len(self.held) + len(self.others) - self.idle
+
+    @property
+    def idle_numbers(self) -> str:
+        """`4-7`, or `2 of 4-7` if it is unknown which ones."""
+        numbers = ranges(self.others)
+        return numbers if self.idle == len(self.others) else f"{self.idle} of {numbers}"
+
+    def state_of(self, number: int) -> State | None:
+        """The state of an accelerator; None if a component uses it."""
+        if number in self.held:
+            return "held"
+        if number not in self.others:
+            return None
+        return "idle" if self.idle == len(self.others) else "perhaps held"
+
+
+def unused_by_node(plan: Plan, holders: Sequence[Holder]) -> dict[int, Unused]:
+    """The unused accelerators of each node that has any."""
+    there = holders_by_node(holders)
+    unused = by_node((device.node, device.number) for device in plan.idle)
+    return {node: _unused(sorted(numbers), there.get(node, ())) for node, numbers in unused.items()}
+
+
+def _unused(numbers: Sequence[int], holders: Sequence[Holder]) -> Unused:
+    held: dict[int, tuple[str, ...]] = {}
+    for number in numbers if holders else ():
+        if names := tuple(holder.name for holder in holders if number in (holder.devices or ())):
+            held[number] = names
+    others = tuple(number for number in numbers if number not in held)
+    untold = {holder.name: untold_count(holder) for holder in holders if untold_count(holder)}
+    idle = max(0, len(others) - ceil(sum(untold.values())))
+    if not idle:
+        held |= dict.fromkeys(others, tuple(untold))
+        others = ()
+    return Unused(held=held, others=others, idle=idle)
+
+
+def untold_count(holder: Holder) -> float:
+    """How many accelerators of a holder have unknown numbers."""
+    return max(0, holder.count - len(holder.devices or ()))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from roost.inventory.groups import NodeGroup
-from roost.planning.component_plan import ComponentPlan
+from roost.planning.component_plan import ComponentPlan, accelerators_of
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import on_robots
 
@@ -53,27 +53,17 @@ def relocate(plan: Plan, lost: Collection[int], spare: Mapping[str, Collection[i
             targets[node] = target
             taken.add(target)
     moved = {name: part for name, part in plan.components.items() if name in movable - stranded}
-    moves = tuple(
-        Move(
-            component=name,
-            rank=place.rank,
-            source=place.cluster_node_rank,
-            target=targets[place.cluster_node_rank],
-        )
-        for name, part in moved.items()
-        for place in part.members
-        if place.cluster_node_rank in targets
-    )
+    moves, labels = [], set()
+    for name, part in moved.items():
+        for place in part.members:
+            if (source := place.cluster_node_rank) in targets:
+                move = Move(component=name, rank=place.rank, source=source, target=targets[source])
+                moves.append(move)
+                labels.add(place.node_group_label)
     if not moves:
         return Relocation(plan=plan, stranded=tuple(sorted(stranded)))
     components = {
         name: _moved(part, targets) if name in moved else part for name, part in plan.components.items()
-    }
-    labels = {
-        place.node_group_label
-        for part in moved.values()
-        for place in part.members
-        if place.cluster_node_rank in targets
     }
     groups = {
         label: _extended(group, targets) if label in labels else group
@@ -81,7 +71,7 @@ def relocate(plan: Plan, lost: Collection[int], spare: Mapping[str, Collection[i
     }
     inventory = replace(plan.inventory, groups=groups)
     new = replace(plan, components=components, inventory=inventory)
-    return Relocation(plan=new, moves=moves, stranded=tuple(sorted(stranded)))
+    return Relocation(plan=new, moves=tuple(moves), stranded=tuple(sorted(stranded)))
 
 
 def _takes(plan: Plan, source: int, target: int, moving: Iterable[str]) -> bool:
@@ -96,12 +86,7 @@ def _takes(plan: Plan, source: int, target: int, moving: Iterable[str]) -> bool:
         part = plan.components[name]
         if target in part.nodes:  # the component's ranks on the target would get other local ranks
             return False
-        needed.update(
-            number
-            for place in part.members
-            if place.cluster_node_rank == source and place.holds_accelerators
-            for number in place.hardware
-        )
+        needed.update(number for node, number in accelerators_of(part.members) if node == source)
     row = plan.nodes[target].accelerators
     return not any(row[number] for number in needed)
 

@@ -41,9 +41,8 @@ class Damage(Exception):
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", defer_build=True
-    )  # not strict: a strict model takes records as instances only
+    # Not strict: a strict model takes records as instances only.
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class _SavedEnvironment(_Saved):

@@ -39,20 +39,12 @@ def _ticks(names: Sequence[str], wishes: Mapping[str, float]) -> dict[str, int]:
         return {names[0]: WHOLE}
     asked = {name: ticks_of(wishes[name]) for name in names if name in wishes}
     others = [name for name in names if name not in asked]
-    if not asked and len(names) == 2 and _is_training(names[0]) != _is_training(names[1]):
-        one, two = sorted(names, key=_is_training, reverse=True)
-        if _is_rollout(two):
-            return {name: _TRAINING_TICKS if name == one else WHOLE - _TRAINING_TICKS for name in names}
+    training = [name for name in names if name in ("actor", "critic")]
+    rollout = [name for name in names if name == "rollout" or name.startswith("rollout.")]
+    if not asked and len(training) == len(rollout) == 1 and len(names) == 2:
+        return {name: _TRAINING_TICKS if name in training else WHOLE - _TRAINING_TICKS for name in names}
     each = (WHOLE - sum(asked.values())) // len(others) if others else 0
     return {name: asked.get(name, each) for name in names}
-
-
-def _is_training(name: str) -> bool:
-    return name in ("actor", "critic")
-
-
-def _is_rollout(name: str) -> bool:
-    return name == "rollout" or name.startswith("rollout.")
 
 
 def _problem(names: Sequence[str], wishes: Mapping[str, float]) -> Finding | None:

@@ -9,10 +9,9 @@ from datetime import date
 from roost.config.ranks import ranges
 from roost.errors import counted
 from roost.inventory.inventory import Inventory
-from roost.planning.held import Unused, untold_count
 from roost.planning.occupancy import is_shared
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, Unused, untold_count
 from roost.views.components import listed
 from roost.views.style import printable
 

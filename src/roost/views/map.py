@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from roost.config.ranks import ranges
-from roost.planning.held import Unused
 from roost.planning.plan import Plan
+from roost.planning.preflight import Unused
 from roost.views.rows import NodeRows, Row, bounded, map_note
 from roost.views.style import KEEP, Fragments, Style
 

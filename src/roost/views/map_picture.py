@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roost.config.ranks import ranges
-from roost.planning.held import Unused
 from roost.planning.plan import Plan
+from roost.planning.preflight import Unused
 from roost.views.components import MAX_NAMES, listed
 from roost.views.drawing import (
     BAND,

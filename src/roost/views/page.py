@@ -11,9 +11,8 @@ from datetime import date
 
 from roost.errors import Finding
 from roost.planning.component_plan import ComponentPlan
-from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, unused_by_node
 from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import any_charged, columns, component_rows
 from roost.views.drawing import fill_of, text

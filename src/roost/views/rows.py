@@ -9,9 +9,9 @@ from itertools import groupby
 from roost.config.ranks import ranges
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 from roost.placement.placement import Device
-from roost.planning.held import Unused
 from roost.planning.occupancy import NodeOccupancy, Uses
 from roost.planning.plan import Plan
+from roost.planning.preflight import Unused
 from roost.views.style import KEEP, Fragments, Style, printable
 
 FEW_UNITS = 4  # up to here the robots of a node are listed one by one

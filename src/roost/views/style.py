@@ -9,7 +9,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 from rich.text import Text
 
-from roost.planning.held import State
+from roost.planning.preflight import State
 
 Fragments = tuple[tuple[str, str], ...]  # text, and the component it is about ("" for none)
 

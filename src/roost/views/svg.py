@@ -7,9 +7,8 @@ from datetime import date
 
 from rich.cells import cell_len
 
-from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, unused_by_node
 from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import ComponentRow, any_charged, columns, component_rows
 from roost.views.drawing import BAND, GAP, LINE, MARGIN, Picture, band, column, wide, words, wrapped

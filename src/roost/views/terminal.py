@@ -8,9 +8,8 @@ from io import StringIO
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from roost.planning.held import unused_by_node
 from roost.planning.plan import Plan
-from roost.planning.preflight import Holder
+from roost.planning.preflight import Holder, unused_by_node
 from roost.views.captions import held_lines, in_short
 from roost.views.coloured_findings import DEFAULT_WIDTH
 from roost.views.map import node_map

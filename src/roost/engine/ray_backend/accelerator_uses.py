@@ -10,7 +10,7 @@ from roost.engine.backend import Needs, PoolRequest, Position
 from roost.engine.connection.cluster_watch import check_cluster
 from roost.engine.reservation.reservation import Reservation
 from roost.errors import ReservationError, counted
-from roost.planning.accelerator_needs import AcceleratorKey, by_node
+from roost.planning.component_plan import AcceleratorKey, by_node
 
 
 class AcceleratorUses:

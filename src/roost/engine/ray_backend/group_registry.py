@@ -14,7 +14,7 @@ from roost.engine.connection.cluster_watch import check_cluster
 from roost.engine.job.managers import CollectiveManager, Manager, NodeManager, WorkerManager
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.errors import ClusterError, nearest
-from roost.planning.accelerator_needs import AcceleratorKey, accelerators_of
+from roost.planning.component_plan import AcceleratorKey, accelerators_of
 from roost.planning.plan import Plan
 
 LaunchedGroups = Mapping[str, tuple[GroupOrder, RayWorkers]]  # by name

@@ -65,7 +65,7 @@ from roost.errors import ClusterError, RoostError
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
-from roost.planning.accelerator_needs import accelerators_of
+from roost.planning.component_plan import accelerators_of
 from roost.planning.plan import Plan
 
 
