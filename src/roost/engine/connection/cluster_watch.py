@@ -23,8 +23,13 @@ from typing import Any, TypeVar
 import ray
 from ray._private import worker as ray_worker
 
-from roost.engine.connection.handler_exceptions import own_exceptions
-from roost.engine.connection.main_thread import leave_main_alone, may_raise_in_main, raise_in_main
+from roost.engine.connection.signals import (
+    in_main_thread,
+    leave_main_alone,
+    may_raise_in_main,
+    own_exceptions,
+    raise_in_main,
+)
 from roost.engine.processes import keeper
 from roost.engine.processes.process_facts import Process
 from roost.errors import ClusterGone, NoAnswer, RoostError, render
@@ -77,11 +82,11 @@ def expect_end() -> None:
 def check_cluster(job: str = "") -> None:
     """Raise if the cluster is gone, or if the job was taken down."""
     if _gone is not None:
-        if threading.current_thread() is threading.main_thread():
+        if in_main_thread():
             _main_knows.set()
         raise ClusterGone(*_gone.findings)
     if job in _ended:
-        if threading.current_thread() is threading.main_thread():
+        if in_main_thread():
             spare_main(job)
         kind: type[RoostError] = type(_ended[job])
         raise kind(*_ended[job].findings)
