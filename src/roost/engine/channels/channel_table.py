@@ -101,6 +101,32 @@ def _handed(token: Token, too_old: int, *columns: Sequence[Any]) -> Handed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFacts:
+    """The facts of an item besides its value."""
+
+    key: Key
+    weight: float
+    version: int | None
+    redelivered: int  # processes that took it and died before they acknowledged it
+
+
+class Batch(list[Any]):
+    """A list of values, with the facts of each, and the number of items that were too old."""
+
+    def __init__(self, values: Iterable[Any], handed: Handed) -> None:
+        super().__init__(values)
+        self._facts = [item[2:] for item in handed.items]
+        self.too_old = handed.too_old
+
+    @property
+    def facts(self) -> tuple[ItemFacts, ...]:
+        return tuple(
+            ItemFacts(key=key, weight=weight, version=version, redelivered=redelivered)
+            for key, weight, version, redelivered in self._facts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLate:
     """Not enough items in time. The items that the taker collected stay in the channel."""
 

@@ -11,7 +11,7 @@ import ray
 
 from roost.engine.connection.actors import answer
 from roost.engine.job.agents import agent_of
-from roost.engine.locks.lock_errors import devices_in_words, unwatched
+from roost.engine.locks.device_lock import devices_in_words, unwatched
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.process_facts import Owner, Process, this_process
