@@ -15,7 +15,7 @@ from roost.engine.connection.actors import job_namespace
 from roost.engine.connection.discovery import LiveNode, choose, examine, nodes_to_ask, wait_for_nodes
 from roost.engine.job.agents import start_agents
 from roost.engine.job.managers import Manager, NodeManager, WorkerManager, is_running
-from roost.engine.job.take_down_order import follow_run
+from roost.engine.job.open_jobs import follow_run
 from roost.engine.processes.process_facts import this_process
 from roost.errors import ClusterError
 from roost.inventory.inventory import Inventory
