@@ -8,18 +8,18 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from roost.engine.connection.actors import on_node
-from roost.engine.job.node_inspection import NodeInspection
-from roost.engine.job.node_sight import NodeSight, ProcessSight
+from roost.engine.job.node_inspection import NodeInspection, raylet_environment
 from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch, kill, loss_event
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.ports.port_shelf import PortShelf
-from roost.engine.processes.machine import this_machine
+from roost.engine.processes.machine import Machine, this_machine
 from roost.engine.processes.process_facts import Owner, Process
 from roost.engine.workers.call_log import Call, CallReader
 from roost.engine.workers.call_summary import CallFollower, CallSummary
@@ -32,6 +32,21 @@ TAKEN_WITHIN = 3.0  # seconds that the driver has to fetch a loss
 def agent_name(node_id: str) -> str:
     """The name of the agent's actor, in the namespace of its job."""
     return f"agent:{node_id[:16]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSight:
+    state: str  # "running", "stopped" by a signal, "hung" (no heartbeat), or "dead"
+    calls: CallSummary = field(default_factory=CallSummary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSight:
+    """A node as its agent sees it."""
+
+    processes: tuple[ProcessSight, ...]  # in the order in which they were asked for
+    machine: Machine
+    driver: str = ""  # the state of the job's driver, if it runs on this node
 
 
 class NodeAgent(NodeInspection):
@@ -53,14 +68,13 @@ class NodeAgent(NodeInspection):
 
     async def facts(self, visible_variables: Iterable[str], search_paths: Iterable[str]) -> dict[str, Any]:
         """Facts that only a process on the node can read."""
+        environ = raylet_environment()
         return {
             "hostname": socket.gethostname(),
             "declared_rank": os.environ.get("ROOST_NODE_RANK"),
             "accelerator_type": os.environ.get("ROOST_ACCELERATOR_TYPE") or _vendor(),
             "search_paths": {name: os.environ[name] for name in search_paths if name in os.environ},
-            "visible": {
-                name: value for name in visible_variables if (value := _raylet_variable(name)) is not None
-            },
+            "visible": {name: environ[name] for name in visible_variables if name in environ},
             "pid": os.getpid(),
         }
 
@@ -159,8 +173,9 @@ class NodeAgent(NodeInspection):
         follower = self._followers.get(process)
         if follower is None and (reader := self._log_of(process, log)) is not None:
             follower = self._followers[process] = CallFollower(reader)
-        calls = follower.summary(time.time(), state != "dead") if follower is not None else CallSummary()
-        return ProcessSight(state=state, calls=calls)
+        if follower is None:
+            return ProcessSight(state=state)
+        return ProcessSight(state=state, calls=follower.summary(time.time(), state != "dead"))
 
     def _log_of(self, process: Process, log: int) -> CallReader | None:
         if process not in self._logs and process.alive():
@@ -309,16 +324,6 @@ class NodeAgent(NodeInspection):
             if isinstance(owner, Owner) and owner.process is not None and not owner.process.elsewhere:
                 found.setdefault(owner.process, []).append(owner)
         return found
-
-
-def _raylet_variable(name: str) -> str | None:
-    """A variable of the raylet's environment: Ray changes some variables for its workers."""
-    try:
-        environ = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    prefix = f"{name}=".encode()
-    return next((entry[len(prefix) :].decode() for entry in environ if entry.startswith(prefix)), None)
 
 
 def _vendor() -> str | None:

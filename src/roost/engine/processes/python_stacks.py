@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine.processes import keeper
 from roost.engine.processes.inner_stacks import asked_stacks
 from roost.engine.processes.process_facts import Process
 
@@ -55,7 +54,7 @@ def stacks_of(processes: Sequence[Process]) -> list[ProcessStacks]:
 
 
 def _stacks(process: Process) -> ProcessStacks:
-    state = state_of(process)
+    state = process.state()
     if state == "dead":
         return ProcessStacks(state=state, problem="it has ended")
     spy, problems = py_spy(), []
@@ -71,14 +70,7 @@ def _stacks(process: Process) -> ProcessStacks:
         return ProcessStacks(state=state, threads=_threads(told), how=INSIDE)
     except (OSError, ValueError) as error:
         problems.append(_reason(error))
-    return ProcessStacks(state=state_of(process), problem="; ".join(problems))
-
-
-def state_of(process: Process) -> str:
-    found = keeper.contents(f"/proc/{process.pid}/stat")
-    if not process.alive() or not found:
-        return "dead"
-    return "stopped" if found[found.rindex(b")") + 2 :].split()[0] in (b"T", b"t") else "running"
+    return ProcessStacks(state=process.state(), problem="; ".join(problems))
 
 
 def py_spy() -> str | None:
