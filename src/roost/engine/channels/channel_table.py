@@ -246,10 +246,8 @@ class ChannelTable:
 
     def consumer_left(self, consumer: Consumer, now: float) -> list[Decision]:
         """Acknowledge the items of a consumer that ended in order, and drop its requests."""
-        self._acknowledge(consumer)
         self._drop_takers(lambda taker: taker.consumer == consumer)
-        self._settle(list(self._takers))
-        return self.tick(now)
+        return self.acknowledge(consumer, now)
 
     def consumer_died(self, consumer: Consumer, now: float) -> list[Decision]:
         """Hand out again the unacknowledged items of a consumer that died, and drop its requests."""
@@ -257,9 +255,7 @@ class ChannelTable:
         lost = [item._replace(redelivered=item.redelivered + 1) for items in taken for item in items]
         self._redelivered += len(lost)
         self._give_back(lost)
-        self._drop_takers(lambda taker: taker.consumer == consumer)
-        self._settle(list(self._takers))
-        return self.tick(now)
+        return self.consumer_left(consumer, now)
 
     def lose(self, token: Token, numbers: Collection[int], now: float) -> list[Decision]:
         """Count these items of a take as lost: the consumer cannot fetch them. The take's other items go back."""

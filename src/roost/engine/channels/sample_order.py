@@ -33,7 +33,7 @@ class PutBack:
 
 class SampleOrder:
     def __init__(self, source: SourceFacts, seed: int) -> None:
-        self.source, self.seed, self.epoch, self._given = source, seed, 0, 0
+        self.source, self.seed, self._epoch, self._given = source, seed, 0, 0
         self._put_back: deque[PutBack] = deque()
         self._order = permutation(seed, 0, source.count)
 
@@ -47,25 +47,21 @@ class SampleOrder:
             found.append(self._order[self._given])
             self._given += 1
             if self._given == self.source.count:
-                self._begin(self.epoch + 1, 0)
+                self._begin(self._epoch + 1, 0, self._put_back)
         return found
 
     def put_back(self, values: Iterable[Any]) -> None:
         """Give these out first, in this order, before samples that were put back earlier."""
         self._put_back.extendleft(reversed([PutBack(value) for value in values]))
 
-    def _begin(self, epoch: int, given: int) -> None:
-        if epoch != self.epoch:
+    def epoch(self) -> int:
+        return self._epoch
+
+    def _begin(self, epoch: int, given: int, put_back: Iterable[PutBack]) -> None:
+        """Go on from this position in the order."""
+        if epoch != self._epoch:
             self._order = permutation(self.seed, epoch, self.source.count)
-        self.epoch, self._given = epoch, given
-
-    def mark(self) -> tuple[int, int, tuple[PutBack, ...]]:
-        """The position in the order, for `rewind`."""
-        return self.epoch, self._given, tuple(self._put_back)
-
-    def rewind(self, mark: tuple[int, int, tuple[PutBack, ...]]) -> None:
-        self._begin(mark[0], mark[1])
-        self._put_back = deque(mark[2])
+        self._epoch, self._given, self._put_back = epoch, given, deque(put_back)
 
     # -- saving and restoring --------------------------------------------------------------------------
 
@@ -75,7 +71,7 @@ class SampleOrder:
             "seed": self.seed,
             "count": self.source.count,
             "digest": self.source.digest,
-            "epoch": self.epoch,
+            "epoch": self._epoch,
             "given": self._given,
             "put_back": [_as_json(one.value) for one in self._put_back],
         }
@@ -89,8 +85,7 @@ class SampleOrder:
                 what=f"a saved data buffer cannot be used: {problem}",
                 remedy="load it with the source and the seed that it was saved with",
             )
-        self._begin(state["epoch"], state["given"])
-        self._put_back = deque(PutBack(value) for value in state["put_back"])
+        self._begin(state["epoch"], state["given"], map(PutBack, state["put_back"]))
 
     def _misfit(self, state: Any) -> str | None:
         if not isinstance(state, Mapping) or state.get("format_version") != FORMAT:

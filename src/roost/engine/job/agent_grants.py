@@ -20,7 +20,6 @@ from roost.engine.workers.worker_context import describe_this_process
 from roost.errors import JobEnded, NoAnswer
 
 GRACE = 30.0  # seconds that an agent may be late with its answer
-ANSWER_WITHIN = 30.0  # seconds
 
 
 class AgentLocks:
@@ -50,10 +49,7 @@ class AgentLocks:
             raise
 
     def release(self, owner: Owner, fence: int) -> None:
-        if not ray.is_initialized():
-            return
-        with suppress(JobEnded):  # the lock ended with the job
-            answer(self._agent.release_lock.remote(owner, fence), "releasing a lock", GRACE)
+        _give_back(self._job, self._node_id, "releasing a lock", "release_lock", owner, fence)
 
     def hold_on(self, device: Device) -> tuple[DeviceHold, float] | None:
         question = f"asking who holds {devices_in_words([device])}"
@@ -66,15 +62,19 @@ def lease_from(
     limit = seconds(timeout)
     request = agent_of(job, node_id).lease_ports.remote(count, consecutive, owner)
     try:
-        ports = answer(request, f"leasing ports on {host}", ANSWER_WITHIN if limit is None else limit)
+        ports = answer(request, f"leasing ports on {host}", GRACE if limit is None else limit)
     except NoAnswer:  # the agent may still grant the lease, which no process would use
         agent_of(job, node_id).withdraw_lease.remote(owner)
         raise
-    return PortLease(host=host, ports=ports, _give_back=partial(_release, job, node_id, owner))
+    return PortLease(
+        host=host,
+        ports=ports,
+        _give_back=partial(_give_back, job, node_id, "releasing ports", "release_lease", owner),
+    )
 
 
-def _release(job: str, node_id: str, owner: Owner) -> None:
+def _give_back(job: str, node_id: str, what: str, method: str, *args: Any) -> None:
     if not ray.is_initialized():
         return
-    with suppress(JobEnded):  # the lease ended with the job
-        answer(agent_of(job, node_id).release_lease.remote(owner), "releasing ports", ANSWER_WITHIN)
+    with suppress(JobEnded):  # the lock or lease ended with the job
+        answer(getattr(agent_of(job, node_id), method).remote(*args), what, GRACE)

@@ -200,14 +200,10 @@ class WorkerManager(Manager):
     def describe(self, revision: int = -1, recorded: int = 0) -> dict[str, Any]:
         """The groups without their actors, unless they are as in that revision, and the events after so many."""
         changed = revision != self._revision
-        groups = {
-            name: {key: value for key, value in group.items() if key not in ("workers", "processes")}
-            for name, group in (self._groups.items() if changed else ())
-        }
         new = self._recorded - recorded
         return {
             "revision": self._revision,
-            "groups": groups,
+            "groups": self._groups_without("workers", "processes") if changed else {},
             "ended": list(self._ended) if changed else [],
             "recorded": self._recorded,
             "events": self._events[-new:] if new > 0 else [],
@@ -237,10 +233,11 @@ class WorkerManager(Manager):
         return self._groups.get(name) if isinstance(name, str) else None
 
     def list_groups(self) -> dict[str, dict[str, Any]]:
+        return self._groups_without("workers", "reports", "processes")
+
+    def _groups_without(self, *keys: str) -> dict[str, dict[str, Any]]:
         return {
-            name: {
-                key: value for key, value in group.items() if key not in ("workers", "reports", "processes")
-            }
+            name: {key: value for key, value in group.items() if key not in keys}
             for name, group in self._groups.items()
         }
 

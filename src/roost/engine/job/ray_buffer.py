@@ -8,7 +8,7 @@ import ray
 
 from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
 from roost.engine.connection.actors import answer
-from roost.engine.job.kept_actors import find_kept, find_or_keep, process_ended
+from roost.engine.job.agents import find_kept, find_or_keep, process_ended
 from roost.engine.job.packed_value import PackedValue, Packer, unpack
 from roost.errors import ConfigurationError, JobEnded
 
@@ -31,7 +31,7 @@ class BufferHost:
         return self._desk is None
 
     async def ask(self, method: str, *args: Any) -> Any:
-        return await getattr(self._desk, method)(*args)
+        return getattr(self._desk, method)(*args)  # never waits, so calls of several processes do not mix
 
 
 class RayBuffer:

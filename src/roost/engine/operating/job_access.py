@@ -189,7 +189,7 @@ class JobAccess:
         """Start agents of this command on the living nodes among these. The agents end with the command."""
         alive = self.alive_nodes()
         missing = [alive[one] for one in node_ids if one in alive and one not in self._own]
-        self._own |= start_agents(missing, job_namespace(f"shell-{secrets.token_hex(4)}"))
+        self._own |= start_agents(missing, f"shell-{secrets.token_hex(4)}")
         return {one: self._own[one] for one in node_ids if one in self._own}
 
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:

@@ -36,6 +36,8 @@ class StackDesk:
         if not hasattr(os, "memfd_create"):
             return
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._questions = select.poll()
+        self._questions.register(self._reading, select.POLLIN)
         self._file = os.memfd_create(NAME)
         os.ftruncate(self._file, _SIZE)
         self._memory = mmap.mmap(self._file, _SIZE)
@@ -47,7 +49,7 @@ class StackDesk:
         while (left := deadline - time.monotonic()) > 0:
             if self._memory is None:
                 time.sleep(left)
-            elif _readable(self._reading, left):
+            elif self._questions.poll(left * 1000):
                 with contextlib.suppress(OSError):
                     os.read(self._reading, 4096)
                 self._answer(self._memory)
@@ -110,9 +112,3 @@ def _memory_of(pid: int) -> str:
             if os.readlink(f"{folder}/{number}").startswith(f"/memfd:{NAME}"):
                 return f"{folder}/{number}"
     raise FileNotFoundError("it is no process that offers its stacks")
-
-
-def _readable(descriptor: int, seconds: float) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(seconds * 1000))

@@ -81,7 +81,7 @@ def py_spy() -> str | None:
 def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
     # `--nonblocking` does not stop the process: stopping would disturb it, and fails if it is stopped already.
     words = [spy, "dump", "--nonblocking", "--json", "--pid", str(pid)]
-    for tries_left in reversed(range(_TRIES)):
+    for _ in range(_TRIES):
         done = subprocess.run(words, capture_output=True, text=True, timeout=EACH_WITHIN, check=False)
         if done.returncode == 0:
             told = [
@@ -97,8 +97,6 @@ def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
                 for thread in json.loads(done.stdout)
             ]
             return _threads(told)
-        if not tries_left:
-            break
     raise ValueError(next(iter(done.stderr.strip().splitlines()), f"ended with {done.returncode}")[:200])
 
 
