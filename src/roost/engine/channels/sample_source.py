@@ -9,14 +9,22 @@ import os
 import zlib
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roost.engine.channels.sample_order import SourceFacts
 from roost.errors import ConfigurationError, Finding, shown
 
 MOST = 10_000_000  # samples of an iterable, which are all kept, and of one request
 MOST_SHOWN = 20  # faulty lines in one error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFacts:
+    """The facts that a saved state must match: the state names samples by their places in the source."""
+
+    count: int
+    digest: str | None = None  # of a file's content
 
 
 class JsonLines:

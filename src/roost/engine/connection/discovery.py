@@ -80,7 +80,7 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
     """Every node with the facts its agent reports, in the job's order."""
     variables = sorted({kind.visible_variable for kind in known_accelerators()})
     asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote(variables, SEARCH_PATHS) for node in nodes}
-    ready, silent = patient_wait(list(asked.values()), timeout, len(asked))
+    _, silent = patient_wait(list(asked.values()), timeout, len(asked))
     if silent:
         late = [node["NodeManagerHostname"] for node in nodes if asked[node["NodeID"]] in set(silent)]
         raise ClusterError(
@@ -89,7 +89,6 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
             why="Ray lists the node, but nothing can be run there",
             remedy="check that node's raylet log and its Python environment",
         )
-    del ready
     facts = []
     for node in nodes:
         try:

@@ -29,10 +29,6 @@ class AgentLocks:
         self.node = node
         self._job, self._node_id, self._here, self._driver = job, node_id, here, driver
 
-    @property
-    def _agent(self) -> Any:
-        return agent_of(self._job, self._node_id)
-
     def acquire(self, devices: Sequence[Device], timeout: float, hold_for: float | None) -> Decision:
         if not (self._here or self._driver):
             raise unwatched(self.node)
@@ -40,7 +36,7 @@ class AgentLocks:
         if not self._here:  # the job ends with its driver, so the agent need not watch the driver
             me = Process(pid=me.pid, started=me.started, elsewhere="the driver's node")
         owner = Owner(process=me, who=describe_this_process())
-        agent = self._agent
+        agent = agent_of(self._job, self._node_id)
         request = agent.acquire.remote(owner, list(devices), timeout, hold_for)
         try:
             return answer(request, f"locking {devices_in_words(devices)} of {self.node}", timeout + GRACE)
@@ -53,7 +49,7 @@ class AgentLocks:
 
     def hold_on(self, device: Device) -> tuple[DeviceHold, float] | None:
         question = f"asking who holds {devices_in_words([device])}"
-        return answer(self._agent.hold_on.remote(device), question, GRACE)
+        return answer(agent_of(self._job, self._node_id).hold_on.remote(device), question, GRACE)
 
 
 def lease_from(

@@ -25,7 +25,6 @@ from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs, 
 from roost.engine.job.node_agent import NodeSight, ProcessSight, agent_name
 from roost.engine.job_snapshot import (
     LOOK_WITHIN,
-    ChannelStatus,
     DriverStatus,
     JobSnapshot,
     NodeStatus,
@@ -103,7 +102,10 @@ class JobReader:
             driver=self._driver(answers),
             nodes=tuple(self._nodes(answers, alive, silent)),
             processes=tuple(self._processes(answers)),
-            channels=tuple(_channels(channels, answers)),
+            channels=tuple(
+                channel_status(name.removeprefix(_CHANNEL), answers.get(name, (None,))[0])
+                for name in channels
+            ),
             events=tuple(self._events),
             silent=tuple(silent),
         )
@@ -274,11 +276,6 @@ def _alive_nodes(silent: list[str], within: float) -> set[str] | None:
     except NoAnswer:
         silent.append("the head of Ray")
         return None
-
-
-def _channels(names: list[str], answers: Mapping[str, tuple[Any, Any]]) -> Iterator[ChannelStatus]:
-    for name in names:
-        yield channel_status(name.removeprefix(_CHANNEL), answers[name][0] if name in answers else None)
 
 
 class JobsReader:

@@ -62,7 +62,7 @@ class NodeAgent(NodeInspection):
         self._followers: dict[Process, CallFollower] = {}  # of logs that `look` has read before
         self._kept: dict[str, Any] = {}  # actors of channels and data buffers
         self._dismissed: set[Process] = set()  # workers whose group was shut down
-        self._workers: WorkerWatch | None = None
+        self._workers = WorkerWatch(self._note)
         self._taken = 0  # losses that the driver has fetched
         self._history: Any = None
 
@@ -87,22 +87,15 @@ class NodeAgent(NodeInspection):
     async def follow(self, workers: Iterable[tuple[WatchedWorker, int]], history: Any = None) -> None:
         """Open the call logs of these workers, and watch the workers. `history` is the manager that records events."""
         self._history = history
-        watch = self._watch_of_workers
         for worker, log in workers:
-            watch.add(worker, self._log_of(worker.process, log))
-
-    @property
-    def _watch_of_workers(self) -> WorkerWatch:
-        if self._workers is None:  # it must be made in the event loop
-            self._workers = WorkerWatch(self._note)
-        return self._workers
+            self._workers.add(worker, self._log_of(worker.process, log))
 
     def _note(self, loss: Loss) -> None:
         """Record the loss in the job's history if the driver, which normally does so, is too busy."""
         if loss.kind == "node":
             self._end_with_node()
             return
-        number = len(self._watch_of_workers.losses)
+        number = len(self._workers.losses)
 
         def unless_taken() -> None:
             if self._taken < number and self._history is not None:
@@ -117,20 +110,20 @@ class NodeAgent(NodeInspection):
 
         Ray's own processes do not always notice that their node is gone, and the ranks may be started elsewhere.
         """
-        for process in self._watch_of_workers.processes:
+        for process in self._workers.processes:
             kill(process)
         asyncio.get_running_loop().call_later(TAKEN_WITHIN, os._exit, 1)
 
     async def next_losses(self, seen: int) -> list[Loss]:
         """Wait for losses after the first `seen`. The driver calls this again and again."""
-        watch, self._taken = self._watch_of_workers, max(self._taken, seen)
+        watch, self._taken = self._workers, max(self._taken, seen)
         while len(watch.losses) <= seen:
             await watch.changed.wait()
         return watch.losses[seen:]
 
     async def loss_of(self, process: Process, within: float) -> Loss | None:
         """How a worker was lost. Waits for it: a call may fail before this agent notices the loss."""
-        watch, deadline = self._watch_of_workers, time.monotonic() + within
+        watch, deadline = self._workers, time.monotonic() + within
         while (found := watch.loss_of(process)) is None and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(watch.changed.wait(), left)
@@ -143,7 +136,7 @@ class NodeAgent(NodeInspection):
     async def forget(self, processes: Iterable[Process]) -> None:
         """Drop the logs of workers whose group is shut down. Workers that still live count as ended in order."""
         processes = list(processes)
-        self._watch_of_workers.forget(processes)
+        self._workers.forget(processes)
         for process in processes:
             self._logs.pop(process, None)
             self._followers.pop(process, None)
@@ -168,7 +161,7 @@ class NodeAgent(NodeInspection):
 
     def _sight_of(self, process: Process, log: int) -> ProcessSight:
         state = process.state()
-        if state == "running" and self._watch_of_workers.is_hung(process):
+        if state == "running" and self._workers.is_hung(process):
             state = "hung"
         follower = self._followers.get(process)
         if follower is None and (reader := self._log_of(process, log)) is not None:
