@@ -15,9 +15,11 @@ import os
 import socket
 import stat
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from roost.engine.events import Event
+from roost.engine.processes.process_facts import Process
 
 EVENTS = "events.jsonl"
 PROCESSES = "processes.jsonl"
@@ -65,6 +67,42 @@ def _last_lines(job: str, name: str, most: int) -> list[bytes] | None:
         return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedProcess:
+    """A process that the job has started."""
+
+    component: str  # the name of its worker group
+    rank: int
+    generation: int
+    node: int  # its rank in the job
+    node_id: str
+    host: str
+    pid: int
+    started: int  # clock ticks after the boot
+    logs: tuple[str, ...] = ()  # the files for its errors and its output
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.component, self.rank, self.generation
+
+    @property
+    def name(self) -> str:
+        """`actor:3`, or `actor:3+1` after one restart."""
+        again = f"+{self.generation}" if self.generation else ""
+        return f"{self.component}:{self.rank}{again}"
+
+    @property
+    def process(self) -> Process:
+        return Process(pid=self.pid, started=self.started)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StartedProcess:
+        return cls(**{**data, "logs": tuple(data["logs"])})
+
+
 class JobHistory:
     """Writes events and processes as lines of JSON. If the folder cannot be written, it does nothing."""
 
@@ -93,7 +131,7 @@ class JobHistory:
         """Begin a new run of the job. The lines of its processes follow."""
         self._write(PROCESSES, {"run": dict(run)})
 
-    def write_process(self, process: Any) -> None:
+    def write_process(self, process: StartedProcess) -> None:
         self._write(PROCESSES, process.to_dict())
 
     def _write(self, file: str, data: Mapping[str, Any]) -> None:

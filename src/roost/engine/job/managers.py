@@ -12,9 +12,8 @@ import ray
 from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import ask_head
 from roost.engine.events import MOST_EVENTS
-from roost.engine.job.job_folder import JobHistory
+from roost.engine.job.job_folder import JobHistory, StartedProcess
 from roost.engine.job.open_jobs import TakeDownOrder, own_job
-from roost.engine.job.started_process import StartedProcess
 from roost.engine.kept_plans import keep_plan
 from roost.errors import ClusterError
 

@@ -20,11 +20,10 @@ from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import agent_on, start_agents
 from roost.engine.job.channel_host import ChannelHost
-from roost.engine.job.job_folder import address_of, read_processes
+from roost.engine.job.job_folder import StartedProcess, address_of, read_processes
 from roost.engine.job.managers import MANAGERS, NodeManager, WorkerManager, running_jobs
 from roost.engine.job.node_agent import NodeAgent
 from roost.engine.job.ray_buffer import BufferHost
-from roost.engine.job.started_process import StartedProcess
 from roost.errors import ClusterError, JobEnded, NoAnswer, nearest
 
 ANSWER_WITHIN = 15.0  # seconds

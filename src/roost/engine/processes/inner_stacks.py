@@ -19,7 +19,6 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 NAME = "roost-stacks"
@@ -82,9 +81,7 @@ def own_stacks() -> list[dict[str, Any]]:
     return found
 
 
-def asked_stacks(
-    pid: int, within: float, sleep: Callable[[float], None] = time.sleep
-) -> list[dict[str, Any]]:
+def asked_stacks(pid: int, within: float) -> list[dict[str, Any]]:
     """Ask a process of this node for its stacks. Raises `TimeoutError`, or `OSError` if it does not offer them."""
     with open(_memory_of(pid), "rb") as file:
         memory = mmap.mmap(file.fileno(), _SIZE, access=mmap.ACCESS_READ)
@@ -100,7 +97,7 @@ def asked_stacks(
             raise TimeoutError(
                 f"it did not answer in {within:g} s: it is stopped, or a thread holds the interpreter"
             )
-        sleep(0.02)
+        time.sleep(0.02)
     told: list[dict[str, Any]] = json.loads(bytes(memory[_HEADER.size : _HEADER.size + header[2]]))
     return told
 
