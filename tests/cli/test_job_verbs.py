@@ -13,7 +13,7 @@ import pytest
 from roost.cli import running_job
 from roost.cli.chosen_process import Target
 from roost.cli.ending import FAILED, code_of, emit
-from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.job_folder import StartedProcess
 from roost.engine.operating.job_logs import LogLine
 from roost.engine.operating.job_stacks import SeenProcess
 from roost.engine.processes.python_stacks import Frame, ProcessStacks, ThreadStack

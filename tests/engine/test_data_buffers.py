@@ -17,7 +17,7 @@ from channel_users import BufferUser
 from running import Program, eventually
 
 import roost
-from roost.engine.channels.sample_order import permutation
+from roost.engine.channels.buffer_desk import permutation
 
 COUNT = 23
 

@@ -10,7 +10,7 @@ import pytest
 from remains import assert_gone, remains
 from running import Program, eventually, new_job
 
-from roost.engine.connection.held_signals import held_signals
+from roost.engine.connection.signals import held_signals
 
 pytestmark = pytest.mark.ray
 

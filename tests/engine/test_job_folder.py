@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from roost.engine.events import Event
-from roost.engine.job.job_folder import JobHistory, job_folder, past_jobs, read_history, read_processes
-from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.job_folder import (
+    JobHistory,
+    StartedProcess,
+    job_folder,
+    past_jobs,
+    read_history,
+    read_processes,
+)
 
 
 @pytest.fixture

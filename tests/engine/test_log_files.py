@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.job_folder import StartedProcess
 from roost.engine.processes import log_files
 from roost.engine.processes.log_files import LineCutter, LogPosition, logs_of, read_logs
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import roost
-from roost.engine.connection.discovery import nodes_to_ask
+from roost.engine.connection.discovery import addresses_of, nodes_to_ask
 from roost.engine.connection.embedded import INDEX_LABEL
-from roost.engine.connection.host_names import addresses_of
 from roost.inventory.nodes import NO_ACCELERATORS
 from roost.inventory.ordering import NodeInfo, order_nodes
 

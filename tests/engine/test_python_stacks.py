@@ -14,7 +14,7 @@ from running import eventually
 from roost.engine.processes import python_stacks
 from roost.engine.processes.inner_stacks import asked_stacks
 from roost.engine.processes.process_facts import Process, process_of
-from roost.engine.processes.python_stacks import INSIDE, PY_SPY, ProcessStacks, stacks_of, state_of
+from roost.engine.processes.python_stacks import INSIDE, PY_SPY, ProcessStacks, stacks_of
 from roost.views.process_text import frame_text
 
 PROGRAM = """
@@ -77,11 +77,11 @@ def test_a_stopped_process_is_read_and_stays_stopped(processes: dict[str, Proces
     process = processes["counts_on"]
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        eventually(lambda: state_of(process) == "stopped", 30, "the process is stopped")
+        eventually(lambda: process.state() == "stopped", 30, "the process is stopped")
         (found,) = stacks_of([process])
         assert (found.state, found.how) == ("stopped", PY_SPY)
         assert "counts_on" in functions(found)
-        assert state_of(process) == "stopped"
+        assert process.state() == "stopped"
     finally:
         os.kill(process.pid, signal.SIGCONT)
 

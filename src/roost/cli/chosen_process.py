@@ -12,7 +12,7 @@ from roost.config.fields import NAME
 from roost.errors import counted, nearest
 
 if TYPE_CHECKING:
-    from roost.engine.job.started_process import StartedProcess
+    from roost.engine.job.job_folder import StartedProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ import click
 from roost.cli.ending import UNREACHABLE, tell_findings
 from roost.config.fields import NAME
 from roost.engine.connection.embedded import own_cluster_address
-from roost.engine.job.job_address import address_of, latest_address
-from roost.engine.job.job_folder import past_jobs, read_processes
+from roost.engine.job.job_folder import address_of, latest_address, past_jobs, read_processes
 from roost.errors import ClusterError, Finding
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from roost.engine.backend import Backend
 from roost.engine.cluster_options import ClusterOptions, wants_inline
-from roost.engine.connection.held_signals import held_signals
 from roost.engine.connection.ray_settings import settings_without_a_head
+from roost.engine.connection.signals import held_signals
 from roost.engine.inline_backend.inline_backend import InlineBackend, current_inline
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from roost.engine.channels import channel_errors
-from roost.engine.channels.batch import Batch
-from roost.engine.channels.channel_table import ChannelState, Handed, Key, PutDone, Wanted
+from roost.engine.channels.channel_table import Batch, ChannelState, Handed, Key, PutDone, Wanted
 from roost.engine.here import inline_here
 from roost.engine.workers.call_log import FOR_CHANNEL, waiting
 

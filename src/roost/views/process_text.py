@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from roost.engine.job.started_process import StartedProcess
+    from roost.engine.job.job_folder import StartedProcess
     from roost.engine.operating.job_logs import LogLine
     from roost.engine.operating.job_stacks import SeenProcess
     from roost.engine.processes.python_stacks import Frame, ThreadStack

@@ -24,8 +24,8 @@ LATE = 1_000  # withdrawn requests and ended consumers to remember: their messag
 
 
 class ChannelDesk:
-    def __init__(self, capacity: int | None = None) -> None:
-        self._table = ChannelTable(capacity)
+    def __init__(self) -> None:
+        self._table = ChannelTable()
         self._answers: dict[Token, asyncio.Future[Decision]] = {}  # of undecided requests
         self._names: dict[str, str] = {}  # of consumers, for messages
         self._withdrawn: dict[Token, None] = {}

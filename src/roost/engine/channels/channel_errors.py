@@ -10,7 +10,6 @@ from roost.config.fields import NAME, NAME_RULE
 from roost.engine.channels.channel_table import (
     ChannelState,
     Drained,
-    Key,
     PutLate,
     PutRefused,
     TakeLate,
@@ -40,7 +39,7 @@ def not_put(name: str, decision: PutLate | PutRefused, count: int, timeout: floa
         error = ChannelTimeout(
             code="RE123",
             what=f"channel {name!r}: waited {timeout:g} s for room for {counted(count - decision.done, 'item')}",
-            why="; ".join(filter(None, [done, holds, note or _takers(decision.state)])),
+            why=_joined(done, holds, note or _takers(decision.state)),
             remedy="take items faster, wait longer, or give the channel a larger capacity",
         )
     error.done = decision.done
@@ -50,7 +49,7 @@ def not_put(name: str, decision: PutLate | PutRefused, count: int, timeout: floa
 def not_taken(
     name: str, decision: TakeLate | Drained, wanted: Wanted, timeout: float, note: str
 ) -> ChannelError:
-    state, of_key = decision.state, _of_key(wanted.key)
+    state, of_key = decision.state, "" if wanted.key is None else f" of key {shown(wanted.key)}"
     old = f"{counted(decision.too_old, 'item')} of an older version left out" if decision.too_old else ""
     hint = ""
     if state.held and wanted.key not in state.held:
@@ -61,22 +60,15 @@ def not_taken(
         return ChannelClosed(
             code="RE124",
             what=f"channel {name!r} is closed, and nothing{of_key} is left in it",
-            why="; ".join(filter(None, [old, rest])),
+            why=_joined(old, rest),
             remedy=hint,
         )
     amount = f"items of weight {wanted.weight:g}" if wanted.count is None else counted(wanted.count, "item")
     return ChannelTimeout(
         code="RE123",
         what=f"channel {name!r}: waited {timeout:g} s for {amount}{of_key}",
-        why="; ".join(
-            filter(
-                None,
-                [
-                    f"it holds {_contents(state)}{' and is closed' * state.closed}",
-                    old,
-                    note or _holders(state),
-                ],
-            )
+        why=_joined(
+            f"it holds {_contents(state)}{' and is closed' * state.closed}", old, note or _holders(state)
         ),
         remedy=hint or "wait longer, or see what the putting processes do",
     )
@@ -111,12 +103,12 @@ def check_name(name: Any, noun: str) -> None:
 
 def check_capacity(capacity: Any) -> None:
     if capacity is not None and not _is_int(capacity, least=1):
-        raise _wrong(f"a capacity is a whole number from 1 on, or None, not {shown(capacity)}")
+        _check(f"a capacity is a whole number from 1 on, or None, not {shown(capacity)}")
 
 
 def check_put(count: int, key: Any, weights: Any, version: Any, timeout: Any) -> None:
     if weights is not None and not isinstance(weights, Sequence):
-        raise _wrong(f"weights are a list of numbers, not {shown(weights)}")
+        _check(f"weights are a list of numbers, not {shown(weights)}")
     given = count if weights is None else len(weights)
     _check(
         _key_problem(key),
@@ -154,10 +146,6 @@ def _check(*problems: str | None) -> None:
         raise ConfigurationError(*[Finding(code="RC104", what=what) for what in found])
 
 
-def _wrong(what: str) -> ConfigurationError:
-    return ConfigurationError(code="RC104", what=what)
-
-
 def _key_problem(key: Any) -> str | None:
     fine = key is None or isinstance(key, str) or _is_int(key)
     return None if fine else f"a key is a text or a whole number, not {shown(key)}"
@@ -176,8 +164,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _of_key(key: Key) -> str:
-    return "" if key is None else f" of key {shown(key)}"
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
 
 
 def _contents(state: ChannelState) -> str:

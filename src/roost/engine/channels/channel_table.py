@@ -101,6 +101,32 @@ def _handed(token: Token, too_old: int, *columns: Sequence[Any]) -> Handed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFacts:
+    """The facts of an item besides its value."""
+
+    key: Key
+    weight: float
+    version: int | None
+    redelivered: int  # processes that took it and died before they acknowledged it
+
+
+class Batch(list[Any]):
+    """A list of values, with the facts of each, and the number of items that were too old."""
+
+    def __init__(self, values: Iterable[Any], handed: Handed) -> None:
+        super().__init__(values)
+        self._facts = [item[2:] for item in handed.items]
+        self.too_old = handed.too_old
+
+    @property
+    def facts(self) -> tuple[ItemFacts, ...]:
+        return tuple(
+            ItemFacts(key=key, weight=weight, version=version, redelivered=redelivered)
+            for key, weight, version, redelivered in self._facts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLate:
     """Not enough items in time. The items that the taker collected stay in the channel."""
 
@@ -220,10 +246,8 @@ class ChannelTable:
 
     def consumer_left(self, consumer: Consumer, now: float) -> list[Decision]:
         """Acknowledge the items of a consumer that ended in order, and drop its requests."""
-        self._acknowledge(consumer)
         self._drop_takers(lambda taker: taker.consumer == consumer)
-        self._settle(list(self._takers))
-        return self.tick(now)
+        return self.acknowledge(consumer, now)
 
     def consumer_died(self, consumer: Consumer, now: float) -> list[Decision]:
         """Hand out again the unacknowledged items of a consumer that died, and drop its requests."""
@@ -231,9 +255,7 @@ class ChannelTable:
         lost = [item._replace(redelivered=item.redelivered + 1) for items in taken for item in items]
         self._redelivered += len(lost)
         self._give_back(lost)
-        self._drop_takers(lambda taker: taker.consumer == consumer)
-        self._settle(list(self._takers))
-        return self.tick(now)
+        return self.consumer_left(consumer, now)
 
     def lose(self, token: Token, numbers: Collection[int], now: float) -> list[Decision]:
         """Count these items of a take as lost: the consumer cannot fetch them. The take's other items go back."""

@@ -9,20 +9,22 @@ import os
 import zlib
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from roost.engine.channels.sample_order import SourceFacts
 from roost.errors import ConfigurationError, Finding, shown
 
 MOST = 10_000_000  # samples of an iterable, which are all kept, and of one request
 MOST_SHOWN = 20  # faulty lines in one error
 
 
-class Source(Protocol):
-    facts: SourceFacts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFacts:
+    """The facts that a saved state must match: the state names samples by their places in the source."""
 
-    def __getitem__(self, place: int) -> Any: ...
+    count: int
+    digest: str | None = None  # of a file's content
 
 
 class JsonLines:
@@ -82,13 +84,10 @@ def prepared(source: Any) -> Any:
     """The source in the form sent to the buffer's process: a path, or an object with `len` and `[]`."""
     if isinstance(source, (str, os.PathLike)):
         return str(Path(source).absolute())
-    if (
-        hasattr(source, "__len__")
-        and hasattr(source, "__getitem__")
-        and not isinstance(source, (bytes, dict))
-    ):
+    usable = not isinstance(source, (bytes, dict))
+    if usable and hasattr(source, "__len__") and hasattr(source, "__getitem__"):
         return source
-    if not isinstance(source, Iterable) or isinstance(source, (bytes, dict)):
+    if not usable or not isinstance(source, Iterable):
         raise _unusable(
             f"{shown(source)} is not a source of samples",
             remedy="give a path of JSON lines, an iterable, or an object with len() and []",
@@ -109,9 +108,9 @@ def prepared(source: Any) -> Any:
     return samples
 
 
-def opened(source: Any) -> Source:
+def opened(source: Any) -> JsonLines | DatasetSource:
     """Open the source. Raises if it has no samples."""
-    found: Source = JsonLines(source) if isinstance(source, str) else DatasetSource(source)
+    found = JsonLines(source) if isinstance(source, str) else DatasetSource(source)
     if not found.facts.count:
         raise _unusable("the source has no samples", source if isinstance(source, str) else "")
     return found

@@ -23,8 +23,13 @@ from typing import Any, TypeVar
 import ray
 from ray._private import worker as ray_worker
 
-from roost.engine.connection.handler_exceptions import own_exceptions
-from roost.engine.connection.main_thread import leave_main_alone, may_raise_in_main, raise_in_main
+from roost.engine.connection.signals import (
+    in_main_thread,
+    leave_main_alone,
+    may_raise_in_main,
+    own_exceptions,
+    raise_in_main,
+)
 from roost.engine.processes import keeper
 from roost.engine.processes.process_facts import Process
 from roost.errors import ClusterGone, NoAnswer, RoostError, render
@@ -77,14 +82,13 @@ def expect_end() -> None:
 def check_cluster(job: str = "") -> None:
     """Raise if the cluster is gone, or if the job was taken down."""
     if _gone is not None:
-        if threading.current_thread() is threading.main_thread():
+        if in_main_thread():
             _main_knows.set()
         raise ClusterGone(*_gone.findings)
     if job in _ended:
-        if threading.current_thread() is threading.main_thread():
+        if in_main_thread():
             spare_main(job)
-        kind: type[RoostError] = type(_ended[job])
-        raise kind(*_ended[job].findings)
+        raise _copy(_ended[job])
 
 
 def end_job(job: str, why: RoostError, interrupt: bool) -> None:
@@ -98,8 +102,13 @@ def end_job(job: str, why: RoostError, interrupt: bool) -> None:
 
 def _interrupt_main(job: str, why: RoostError) -> None:
     if not _spared.setdefault(job, threading.Event()).wait(OWN_CODE_FOR) and job in _ended:
-        kind: type[RoostError] = type(why)
-        raise_in_main(kind(*why.findings))
+        raise_in_main(_copy(why))
+
+
+def _copy(error: RoostError) -> RoostError:
+    """Another error of the same kind: each thread that raises one adds its own traceback."""
+    kind: type[RoostError] = type(error)
+    return kind(*error.findings)
 
 
 def spare_main(job: str) -> None:
@@ -265,12 +274,8 @@ def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
     )
     if not _end_expected.is_set():
         log.error("%s", render(gone.findings))
-    _let_the_program_end()
-    if not _main_knows.wait(OWN_CODE_FOR) and not close.is_set():
-        raise_in_main(ClusterGone(*gone.findings))
-
-
-def _let_the_program_end() -> None:
-    """Print an error that ends the program at once: Ray's own hook first waits a minute for the head."""
+    # Let an error end the program at once: Ray's own hook first waits a minute for the head.
     if sys.excepthook is ray_worker.custom_excepthook:
         sys.excepthook = ray_worker.normal_excepthook
+    if not _main_knows.wait(OWN_CODE_FOR) and not close.is_set():
+        raise_in_main(ClusterGone(*gone.findings))

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
 
 from roost.engine.connection.cluster_watch import ask_head, patient_wait
 from roost.engine.connection.embedded import INDEX_LABEL, TYPE_LABEL
-from roost.engine.connection.host_names import addresses_of
 from roost.engine.workers.environment import SEARCH_PATHS
 from roost.errors import ClusterError, Finding, render
 from roost.inventory.accelerators import AcceleratorKind, known_accelerators
 from roost.inventory.nodes import NO_ACCELERATORS, Accelerators
-from roost.inventory.ordering import NodeInfo, order_nodes
+from roost.inventory.ordering import NodeInfo, address_key, order_nodes
 
 log = logging.getLogger("roost")
 HEAD_RESOURCE = "node:__internal_head__"
+RESOLVE_WITHIN = 2.0  # seconds for all host names together
+_THREADS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
     """Every node with the facts its agent reports, in the job's order."""
     variables = sorted({kind.visible_variable for kind in known_accelerators()})
     asked = {node["NodeID"]: agents[node["NodeID"]].facts.remote(variables, SEARCH_PATHS) for node in nodes}
-    ready, silent = patient_wait(list(asked.values()), timeout, len(asked))
+    _, silent = patient_wait(list(asked.values()), timeout, len(asked))
     if silent:
         late = [node["NodeManagerHostname"] for node in nodes if asked[node["NodeID"]] in set(silent)]
         raise ClusterError(
@@ -85,7 +89,6 @@ def examine(nodes: Sequence[Mapping[str, Any]], agents: Mapping[str, Any], timeo
             why="Ray lists the node, but nothing can be run there",
             remedy="check that node's raylet log and its Python environment",
         )
-    del ready
     facts = []
     for node in nodes:
         try:
@@ -145,3 +148,44 @@ def choose(live: Sequence[LiveNode], num_nodes: int | None, present: int) -> lis
         log.warning("%s", render([finding]))
         return list(live[:num_nodes])
     return list(live)
+
+
+def _address(name: str) -> str | None:
+    """The lowest address of a host, IPv4 before IPv6: name servers give several in any order."""
+    try:
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # a label of a name can be too long for its encoding
+        return None
+    return min((str(entry[4][0]) for entry in entries), key=address_key, default=None)
+
+
+def addresses_of(
+    names: Collection[str], timeout: float = RESOLVE_WITHIN, lookup: Callable[[str], str | None] = _address
+) -> dict[str, str]:
+    """The addresses of the host names that resolve in time. Asks for all at once."""
+    deadline = time.monotonic() + timeout
+    waiting: SimpleQueue[str] = SimpleQueue()
+    answers: SimpleQueue[tuple[str, str | None]] = SimpleQueue()
+    for name in names:
+        waiting.put(name)
+
+    def work() -> None:
+        while time.monotonic() < deadline:
+            try:
+                name = waiting.get_nowait()
+            except Empty:
+                return
+            answers.put((name, lookup(name)))
+
+    for _ in range(min(len(names), _THREADS)):
+        # A daemon: a call of the system's resolver cannot be cancelled, and must not delay the program's end.
+        threading.Thread(target=work, name="roost-host-names", daemon=True).start()
+    found: dict[str, str] = {}
+    for _ in names:
+        try:
+            name, address = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            break
+        if address is not None:
+            found[name] = address
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ipaddress
 import logging
 import os
@@ -17,7 +19,6 @@ from roost.engine.connection.actors import NAMESPACE
 from roost.engine.connection.cluster_watch import forget_cluster, watch_cluster
 from roost.engine.connection.embedded import INDEX_LABEL, EmbeddedCluster, own_cluster_address
 from roost.engine.connection.ray_settings import settings_without_a_head
-from roost.engine.connection.secondary_errors import hide_secondary_errors
 from roost.engine.connection.signals import own_sigterm
 from roost.engine.health.diagnosis import MINIMUM_RAY
 from roost.engine.workers.remote_errors import first_line
@@ -26,6 +27,13 @@ from roost.errors import ClusterError, Finding, counted, render
 from roost.inventory.inventory import Inventory
 
 WARNING = "worker processes have been started on node"
+_UNASKED = "Unhandled error"
+_SECONDARY = (
+    "input arguments for this task could not be computed",
+    "ActorDiedError",
+    "The actor died",
+    "The actor is dead",
+)
 log = logging.getLogger("roost")
 
 
@@ -122,7 +130,7 @@ def connect(
             why=first_line(error),
             remedy="is the head running (`ray start --head`), and the address right and reachable from here?",
         ) from error
-    hide_secondary_errors()
+    logging.getLogger("ray._private.worker").addFilter(_is_no_secondary_error)
     reached = context.address_info.get("gcs_address") or target
     if warn:
         warn_if_open(reached)
@@ -229,3 +237,29 @@ def hide_if_embedded() -> Callable[[], None]:
 
     ray_worker.print_to_stdstream = filtered
     return undo
+
+
+def _is_no_secondary_error(record: logging.LogRecord) -> bool:
+    """Hides, as a filter of Ray's log, errors that only follow from a failure which roost reports.
+
+    Ray prints the error of every result that the program drops unread. If results are arguments of further calls, Ray
+    would print one death once for each call of the chain. The caller at the end of the chain gets the first error, and
+    roost announces the death.
+    """
+    message = record.getMessage()
+    return not (message.startswith(_UNASKED) and any(mark in message for mark in _SECONDARY))
+
+
+def _end_as_interrupted() -> None:
+    """Let the program end by SIGINT after Ctrl-C, as shells and schedulers expect.
+
+    Python forgets the Ctrl-C when code from a string runs, and Ray's exit hook imports modules that run such
+    code. So disconnect from Ray first, then raise KeyboardInterrupt again.
+    """
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+        ray.shutdown()
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
+
+
+atexit.register(_end_as_interrupted)  # runs before Ray's own hook, because Ray was imported earlier

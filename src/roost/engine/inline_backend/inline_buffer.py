@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from roost.engine.channels.buffer_desk import BufferDesk
-from roost.engine.inline_backend.inline_channel import at_once
 
 
 class InlineBuffer:
@@ -13,4 +12,4 @@ class InlineBuffer:
         self._desk = desk
 
     def ask(self, method: str, *args: Any) -> Any:
-        return at_once(getattr(self._desk, method)(*args))
+        return getattr(self._desk, method)(*args)

@@ -12,14 +12,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import stat
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from roost.engine.events import Event
+from roost.engine.processes.process_facts import Process
 
 EVENTS = "events.jsonl"
 PROCESSES = "processes.jsonl"
+MOST_ASKED = 20  # jobs, the latest first
 _LINE = 4_096  # bytes; few events are longer
 _MOST_READ = 64 * 1024 * 1024  # bytes of a file
 
@@ -35,28 +39,68 @@ def job_folder(job: str) -> str:
 
 def past_jobs() -> list[str]:
     """The jobs whose history is on this machine, the latest first."""
-    root = os.path.dirname(job_folder("any"))
     written: dict[str, float] = {}
     with contextlib.suppress(OSError):
-        for name in os.listdir(root):  # noqa: PTH208
+        for name in os.listdir(jobs_folder()):  # noqa: PTH208
             with contextlib.suppress(OSError):
-                written[name] = os.lstat(os.path.join(root, name, EVENTS)).st_mtime
+                written[name] = os.lstat(os.path.join(job_folder(name), EVENTS)).st_mtime
     return sorted(written, key=lambda name: -written[name])
 
 
 def read_history(job: str, most: int = 1_000) -> list[Event]:
     """The last events of a job, from its folder on this machine. Skips lines that are no events."""
     found: list[Event] = []
-    try:
-        file = os.open(os.path.join(job_folder(job), EVENTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return []
-    with open(file, "rb") as lines:  # noqa: PTH123
-        lines.seek(max(0, os.fstat(file).st_size - most * _LINE))
-        for line in lines.read().splitlines()[-most:]:
-            with contextlib.suppress(ValueError, TypeError):
-                found.append(Event(**json.loads(line)))
+    for line in (_last_lines(job, EVENTS, most * _LINE) or [])[-most:]:
+        with contextlib.suppress(ValueError, TypeError):
+            found.append(Event(**json.loads(line)))
     return found
+
+
+def _last_lines(job: str, name: str, most: int) -> list[bytes] | None:
+    """The lines in the last bytes of a file of the job's folder; None if it cannot be read."""
+    try:
+        opened = os.open(os.path.join(job_folder(job), name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(opened, "rb") as file:  # noqa: PTH123
+            file.seek(max(0, os.fstat(opened).st_size - most))
+            return file.read().splitlines()
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedProcess:
+    """A process that the job has started."""
+
+    component: str  # the name of its worker group
+    rank: int
+    generation: int
+    node: int  # its rank in the job
+    node_id: str
+    host: str
+    pid: int
+    started: int  # clock ticks after the boot
+    logs: tuple[str, ...] = ()  # the files for its errors and its output
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.component, self.rank, self.generation
+
+    @property
+    def name(self) -> str:
+        """`actor:3`, or `actor:3+1` after one restart."""
+        again = f"+{self.generation}" if self.generation else ""
+        return f"{self.component}:{self.rank}{again}"
+
+    @property
+    def process(self) -> Process:
+        return Process(pid=self.pid, started=self.started)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StartedProcess:
+        return cls(**{**data, "logs": tuple(data["logs"])})
 
 
 class JobHistory:
@@ -87,7 +131,7 @@ class JobHistory:
         """Begin a new run of the job. The lines of its processes follow."""
         self._write(PROCESSES, {"run": dict(run)})
 
-    def write_process(self, process: Any) -> None:
+    def write_process(self, process: StartedProcess) -> None:
         self._write(PROCESSES, process.to_dict())
 
     def _write(self, file: str, data: Mapping[str, Any]) -> None:
@@ -98,12 +142,8 @@ class JobHistory:
 
 def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
     """The last run of a job and its processes, from its folder on this node; None if there are none."""
-    try:
-        opened = os.open(os.path.join(job_folder(job), PROCESSES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(opened, "rb") as file:  # noqa: PTH123
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_READ))
-            lines = file.read().splitlines()
-    except OSError:
+    lines = _last_lines(job, PROCESSES, _MOST_READ)
+    if lines is None:
         return None
     run: dict[str, Any] = {}
     processes: list[dict[str, Any]] = []
@@ -115,3 +155,23 @@ def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | No
             else:
                 processes.append(data)
     return run, processes
+
+
+def address_of(job: str) -> str | None:
+    """The address of the Ray of a job's last run, if something answers there.
+
+    The address of an embedded Ray is written nowhere else than in the job's folder.
+    """
+    found = read_processes(job)
+    address = str(found[0].get("address", "")) if found is not None else ""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except (OSError, ValueError):
+        return None
+    return address
+
+
+def latest_address() -> str | None:
+    """The address of the Ray of this machine's latest job whose Ray answers."""
+    return next((address for job in past_jobs()[:MOST_ASKED] if (address := address_of(job))), None)

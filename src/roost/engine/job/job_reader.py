@@ -22,11 +22,9 @@ from roost.engine.connection.cluster_watch import ask_head, check_head, patient_
 from roost.engine.events import Event
 from roost.engine.job.channel_host import channel_actor
 from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs, running_text
-from roost.engine.job.node_agent import agent_name
-from roost.engine.job.node_sight import NodeSight
+from roost.engine.job.node_agent import NodeSight, ProcessSight, agent_name
 from roost.engine.job_snapshot import (
     LOOK_WITHIN,
-    ChannelStatus,
     DriverStatus,
     JobSnapshot,
     NodeStatus,
@@ -35,7 +33,6 @@ from roost.engine.job_snapshot import (
 from roost.engine.kept_plans import keep_plan
 from roost.engine.processes.process_facts import Process
 from roost.engine.status import ProcessStatus, absent_status, seen_status
-from roost.engine.workers.call_summary import CallSummary
 from roost.errors import JobEnded, NoAnswer, nearest
 from roost.planning.plan import Plan
 
@@ -105,7 +102,10 @@ class JobReader:
             driver=self._driver(answers),
             nodes=tuple(self._nodes(answers, alive, silent)),
             processes=tuple(self._processes(answers)),
-            channels=tuple(_channels(channels, answers)),
+            channels=tuple(
+                channel_status(name.removeprefix(_CHANNEL), answers.get(name, (None,))[0])
+                for name in channels
+            ),
             events=tuple(self._events),
             silent=tuple(silent),
         )
@@ -174,13 +174,17 @@ class JobReader:
 
     def _watched(self) -> dict[int, list[tuple[Process, int]]]:
         """The processes on each node, and the descriptors of their logs."""
-        ranks = {node.node_id: rank for rank, node in enumerate(self._layout.get("facts", ()))}
+        ranks = self._ranks()
         found: dict[int, list[tuple[Process, int]]] = {}
         for group in self._groups.values():
             for report in group["reports"]:
                 if report.node_id in ranks:
                     found.setdefault(ranks[report.node_id], []).append((report.process, report.call_log))
         return found
+
+    def _ranks(self) -> dict[str, int]:
+        """The ranks of the job's nodes, by their ids."""
+        return {node.node_id: rank for rank, node in enumerate(self._layout.get("facts", ()))}
 
     # -- what the answers mean -------------------------------------------------------------------------
 
@@ -192,11 +196,9 @@ class JobReader:
     def _driver(self, answers: Mapping[str, tuple[Any, Any]]) -> DriverStatus | None:
         if not self._layout:
             return None
-        ids = [node.node_id for node in self._layout["facts"]]
-        where, process = self._layout["driver_node"], self._layout["driver"]
-        node = ids.index(where) if where in ids else None
+        node = self._ranks().get(self._layout["driver_node"])
         state = next((sight.driver for rank, sight, _ in self._sights(answers) if rank == node), "")
-        return DriverStatus(pid=process.pid, node=node, state=state or "unknown")
+        return DriverStatus(pid=self._layout["driver"].pid, node=node, state=state or "unknown")
 
     def _nodes(
         self, answers: Mapping[str, tuple[Any, Any]], alive: Collection[str] | None, silent: list[str]
@@ -226,10 +228,12 @@ class JobReader:
         return self._became.get(digest, digest)
 
     def _processes(self, answers: Mapping[str, tuple[Any, Any]]) -> Iterator[ProcessStatus]:
-        seen: dict[tuple[int, Process], tuple[str, CallSummary]] = {}
+        seen: dict[tuple[str, Process], ProcessSight] = {}
         for rank, sight, asked in self._sights(answers):
-            for (process, _), one in zip(asked, sight.processes, strict=True):
-                seen[rank, process] = (one.state, one.calls)
+            node_id = self._layout["facts"][rank].node_id
+            seen |= {
+                (node_id, process): one for (process, _), one in zip(asked, sight.processes, strict=True)
+            }
         running: dict[tuple[str, str], list[str]] = {}
         for name, group in self._groups.items():
             running.setdefault((self._current(group["plan"]), group["component"]), []).append(name)
@@ -246,28 +250,22 @@ class JobReader:
             for name in names:
                 yield from self._group(name, seen)
 
-    def _group(
-        self, name: str, seen: Mapping[tuple[int, Process], tuple[str, CallSummary]]
-    ) -> Iterator[ProcessStatus]:
-        group = self._groups[name]
-        ranks = {node.node_id: rank for rank, node in enumerate(self._layout.get("facts", ()))}
+    def _group(self, name: str, seen: Mapping[tuple[str, Process], ProcessSight]) -> Iterator[ProcessStatus]:
+        group, ranks = self._groups[name], self._ranks()
         for place, report, generation in zip(
             group["placements"], group["reports"], group["generations"], strict=True
         ):
-            node = ranks.get(report.node_id)
-            state, calls = ("unknown", CallSummary())
-            if node is not None:
-                state, calls = seen.get((node, report.process), (state, calls))
+            sight = seen.get((report.node_id, report.process), ProcessSight(state="unknown"))
             yield seen_status(
                 group["component"],
                 place,
                 group=name,
-                state=state,
-                node=node,
+                state=sight.state,
+                node=ranks.get(report.node_id),
                 pid=report.process.pid,
                 generation=generation,
                 visible=report.visible or "",
-                calls=calls,
+                calls=sight.calls,
             )
 
 
@@ -278,11 +276,6 @@ def _alive_nodes(silent: list[str], within: float) -> set[str] | None:
     except NoAnswer:
         silent.append("the head of Ray")
         return None
-
-
-def _channels(names: list[str], answers: Mapping[str, tuple[Any, Any]]) -> Iterator[ChannelStatus]:
-    for name in names:
-        yield channel_status(name.removeprefix(_CHANNEL), answers[name][0] if name in answers else None)
 
 
 class JobsReader:

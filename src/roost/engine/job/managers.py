@@ -12,10 +12,8 @@ import ray
 from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_namespace, named, on_node
 from roost.engine.connection.cluster_watch import ask_head
 from roost.engine.events import MOST_EVENTS
-from roost.engine.job.job_folder import JobHistory
-from roost.engine.job.open_jobs import own_job
-from roost.engine.job.started_process import StartedProcess
-from roost.engine.job.take_down_order import TakeDownOrder
+from roost.engine.job.job_folder import JobHistory, StartedProcess
+from roost.engine.job.open_jobs import TakeDownOrder, own_job
 from roost.engine.kept_plans import keep_plan
 from roost.errors import ClusterError
 
@@ -201,14 +199,10 @@ class WorkerManager(Manager):
     def describe(self, revision: int = -1, recorded: int = 0) -> dict[str, Any]:
         """The groups without their actors, unless they are as in that revision, and the events after so many."""
         changed = revision != self._revision
-        groups = {
-            name: {key: value for key, value in group.items() if key not in ("workers", "processes")}
-            for name, group in (self._groups.items() if changed else ())
-        }
         new = self._recorded - recorded
         return {
             "revision": self._revision,
-            "groups": groups,
+            "groups": self._groups_without("workers", "processes") if changed else {},
             "ended": list(self._ended) if changed else [],
             "recorded": self._recorded,
             "events": self._events[-new:] if new > 0 else [],
@@ -238,10 +232,11 @@ class WorkerManager(Manager):
         return self._groups.get(name) if isinstance(name, str) else None
 
     def list_groups(self) -> dict[str, dict[str, Any]]:
+        return self._groups_without("workers", "reports", "processes")
+
+    def _groups_without(self, *keys: str) -> dict[str, dict[str, Any]]:
         return {
-            name: {
-                key: value for key, value in group.items() if key not in ("workers", "reports", "processes")
-            }
+            name: {key: value for key, value in group.items() if key not in keys}
             for name, group in self._groups.items()
         }
 

@@ -8,18 +8,18 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from roost.engine.connection.actors import on_node
-from roost.engine.job.node_inspection import NodeInspection
-from roost.engine.job.node_sight import NodeSight, ProcessSight
+from roost.engine.job.node_inspection import NodeInspection, raylet_environment
 from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch, kill, loss_event
 from roost.engine.locks.lock_table import Decision, Device, DeviceHold, LockTable
 from roost.engine.ports.port_shelf import PortShelf
-from roost.engine.processes.machine import this_machine
+from roost.engine.processes.machine import Machine, this_machine
 from roost.engine.processes.process_facts import Owner, Process
 from roost.engine.workers.call_log import Call, CallReader
 from roost.engine.workers.call_summary import CallFollower, CallSummary
@@ -32,6 +32,21 @@ TAKEN_WITHIN = 3.0  # seconds that the driver has to fetch a loss
 def agent_name(node_id: str) -> str:
     """The name of the agent's actor, in the namespace of its job."""
     return f"agent:{node_id[:16]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSight:
+    state: str  # "running", "stopped" by a signal, "hung" (no heartbeat), or "dead"
+    calls: CallSummary = field(default_factory=CallSummary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSight:
+    """A node as its agent sees it."""
+
+    processes: tuple[ProcessSight, ...]  # in the order in which they were asked for
+    machine: Machine
+    driver: str = ""  # the state of the job's driver, if it runs on this node
 
 
 class NodeAgent(NodeInspection):
@@ -47,20 +62,19 @@ class NodeAgent(NodeInspection):
         self._followers: dict[Process, CallFollower] = {}  # of logs that `look` has read before
         self._kept: dict[str, Any] = {}  # actors of channels and data buffers
         self._dismissed: set[Process] = set()  # workers whose group was shut down
-        self._workers: WorkerWatch | None = None
+        self._workers = WorkerWatch(self._note)
         self._taken = 0  # losses that the driver has fetched
         self._history: Any = None
 
     async def facts(self, visible_variables: Iterable[str], search_paths: Iterable[str]) -> dict[str, Any]:
         """Facts that only a process on the node can read."""
+        environ = raylet_environment()
         return {
             "hostname": socket.gethostname(),
             "declared_rank": os.environ.get("ROOST_NODE_RANK"),
             "accelerator_type": os.environ.get("ROOST_ACCELERATOR_TYPE") or _vendor(),
             "search_paths": {name: os.environ[name] for name in search_paths if name in os.environ},
-            "visible": {
-                name: value for name in visible_variables if (value := _raylet_variable(name)) is not None
-            },
+            "visible": {name: environ[name] for name in visible_variables if name in environ},
             "pid": os.getpid(),
         }
 
@@ -73,22 +87,15 @@ class NodeAgent(NodeInspection):
     async def follow(self, workers: Iterable[tuple[WatchedWorker, int]], history: Any = None) -> None:
         """Open the call logs of these workers, and watch the workers. `history` is the manager that records events."""
         self._history = history
-        watch = self._watch_of_workers
         for worker, log in workers:
-            watch.add(worker, self._log_of(worker.process, log))
-
-    @property
-    def _watch_of_workers(self) -> WorkerWatch:
-        if self._workers is None:  # it must be made in the event loop
-            self._workers = WorkerWatch(self._note)
-        return self._workers
+            self._workers.add(worker, self._log_of(worker.process, log))
 
     def _note(self, loss: Loss) -> None:
         """Record the loss in the job's history if the driver, which normally does so, is too busy."""
         if loss.kind == "node":
             self._end_with_node()
             return
-        number = len(self._watch_of_workers.losses)
+        number = len(self._workers.losses)
 
         def unless_taken() -> None:
             if self._taken < number and self._history is not None:
@@ -103,20 +110,20 @@ class NodeAgent(NodeInspection):
 
         Ray's own processes do not always notice that their node is gone, and the ranks may be started elsewhere.
         """
-        for process in self._watch_of_workers.processes:
+        for process in self._workers.processes:
             kill(process)
         asyncio.get_running_loop().call_later(TAKEN_WITHIN, os._exit, 1)
 
     async def next_losses(self, seen: int) -> list[Loss]:
         """Wait for losses after the first `seen`. The driver calls this again and again."""
-        watch, self._taken = self._watch_of_workers, max(self._taken, seen)
+        watch, self._taken = self._workers, max(self._taken, seen)
         while len(watch.losses) <= seen:
             await watch.changed.wait()
         return watch.losses[seen:]
 
     async def loss_of(self, process: Process, within: float) -> Loss | None:
         """How a worker was lost. Waits for it: a call may fail before this agent notices the loss."""
-        watch, deadline = self._watch_of_workers, time.monotonic() + within
+        watch, deadline = self._workers, time.monotonic() + within
         while (found := watch.loss_of(process)) is None and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(watch.changed.wait(), left)
@@ -129,7 +136,7 @@ class NodeAgent(NodeInspection):
     async def forget(self, processes: Iterable[Process]) -> None:
         """Drop the logs of workers whose group is shut down. Workers that still live count as ended in order."""
         processes = list(processes)
-        self._watch_of_workers.forget(processes)
+        self._workers.forget(processes)
         for process in processes:
             self._logs.pop(process, None)
             self._followers.pop(process, None)
@@ -154,13 +161,14 @@ class NodeAgent(NodeInspection):
 
     def _sight_of(self, process: Process, log: int) -> ProcessSight:
         state = process.state()
-        if state == "running" and self._watch_of_workers.is_hung(process):
+        if state == "running" and self._workers.is_hung(process):
             state = "hung"
         follower = self._followers.get(process)
         if follower is None and (reader := self._log_of(process, log)) is not None:
             follower = self._followers[process] = CallFollower(reader)
-        calls = follower.summary(time.time(), state != "dead") if follower is not None else CallSummary()
-        return ProcessSight(state=state, calls=calls)
+        if follower is None:
+            return ProcessSight(state=state)
+        return ProcessSight(state=state, calls=follower.summary(time.time(), state != "dead"))
 
     def _log_of(self, process: Process, log: int) -> CallReader | None:
         if process not in self._logs and process.alive():
@@ -309,16 +317,6 @@ class NodeAgent(NodeInspection):
             if isinstance(owner, Owner) and owner.process is not None and not owner.process.elsewhere:
                 found.setdefault(owner.process, []).append(owner)
         return found
-
-
-def _raylet_variable(name: str) -> str | None:
-    """A variable of the raylet's environment: Ray changes some variables for its workers."""
-    try:
-        environ = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    prefix = f"{name}=".encode()
-    return next((entry[len(prefix) :].decode() for entry in environ if entry.startswith(prefix)), None)
 
 
 def _vendor() -> str | None:

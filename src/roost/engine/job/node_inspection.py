@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from roost.engine.connection.actors import logs_folder
 from roost.engine.health.machine_facts import MachineFacts
@@ -15,9 +15,8 @@ from roost.engine.job.job_folder import jobs_folder, read_processes
 from roost.engine.processes import keeper
 from roost.engine.processes.log_files import LogPiece, LogPosition, logs_of, read_logs
 from roost.engine.processes.process_facts import Process, process_of
-from roost.engine.processes.python_stacks import ProcessStacks, stacks_of, state_of
+from roost.engine.processes.python_stacks import ProcessStacks, stacks_of
 
-Answer = TypeVar("Answer")
 LOOK_EVERY = 0.2  # seconds
 
 
@@ -28,18 +27,18 @@ class NodeInspection:
         """A piece of each file. Waits at most `wait` seconds until a file has something new."""
         deadline = asyncio.get_running_loop().time() + wait
         while True:
-            pieces = await _in_thread(lambda: read_logs(positions))
+            pieces = await asyncio.to_thread(read_logs, positions)
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 or any(piece.data for piece in pieces):
                 return pieces
             await asyncio.sleep(min(LOOK_EVERY, left))
 
     async def stacks(self, processes: Sequence[Process]) -> list[ProcessStacks]:
-        return await _in_thread(lambda: stacks_of(processes))
+        return await asyncio.to_thread(stacks_of, processes)
 
     async def states(self, processes: Sequence[Process]) -> list[str]:
         """The state of each process of this node: "running", "stopped" or "dead"."""
-        return [state_of(process) for process in processes]
+        return [process.state() for process in processes]
 
     async def identify(self, pids: Sequence[int]) -> list[tuple[Process, tuple[str, ...]]]:
         """Living processes by their numbers, with the files of their output."""
@@ -47,27 +46,26 @@ class NodeInspection:
 
     async def families(self, processes: Sequence[Process]) -> list[Process]:
         """The living processes among these, and their living descendants."""
-        found = await _in_thread(lambda: keeper.family({one.pid: one.started for one in processes}))
+        found = await asyncio.to_thread(keeper.family, {one.pid: one.started for one in processes})
         return [Process(pid=pid, started=started) for pid, started in found.items()]
 
     async def end(self, processes: Sequence[Process]) -> None:
         """Kill the processes and their descendants, including stopped ones."""
         roots = {one.pid: one.started for one in processes}
-        await _in_thread(lambda: keeper.kill_families(roots, {1, os.getpid(), os.getppid()}))
+        await asyncio.to_thread(keeper.kill_families, roots, {1, os.getpid(), os.getppid()})
 
     async def recorded(self, job: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
         """The last run of a job and its processes, from the job's folder on this node."""
-        return await _in_thread(lambda: read_processes(job))
+        return await asyncio.to_thread(read_processes, job)
 
     async def clock(self) -> float:
         return time.time()
 
     async def inspect(self) -> MachineFacts:
-        # The raylet's environment: Ray changes some variables for its workers.
-        lines = keeper.contents(f"/proc/{os.getppid()}/environ").decode(errors="replace").split("\0")
-        environ = dict(line.split("=", 1) for line in lines if "=" in line)
-        return await _in_thread(lambda: inspect_machine(jobs_folder(), environ))
+        return await asyncio.to_thread(inspect_machine, jobs_folder(), raylet_environment())
 
 
-async def _in_thread(work: Callable[[], Answer]) -> Answer:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+def raylet_environment() -> dict[str, str]:
+    """The environment of the raylet, this process's parent: Ray changes some variables for its workers."""
+    lines = keeper.contents(f"/proc/{os.getppid()}/environ").decode(errors="replace").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)

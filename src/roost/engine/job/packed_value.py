@@ -89,10 +89,6 @@ class Packer:
         return self._file.getvalue()
 
 
-def pack(value: Any, inline: int) -> bytes | PackedValue:
-    return Packer(inline).pack(value)
-
-
 def unpack(packed: bytes | PackedValue) -> Any:
     if isinstance(packed, bytes):
         return pickle.loads(packed)

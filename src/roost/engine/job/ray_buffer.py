@@ -8,8 +8,8 @@ import ray
 
 from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
 from roost.engine.connection.actors import answer
-from roost.engine.job.kept_actors import find_kept, find_or_keep, process_ended
-from roost.engine.job.packed_value import PackedValue, pack, unpack
+from roost.engine.job.agents import find_kept, find_or_keep, process_ended
+from roost.engine.job.packed_value import PackedValue, Packer, unpack
 from roost.errors import ConfigurationError, JobEnded
 
 ANSWER_WITHIN = 300.0  # seconds; a large file is read when the buffer is made
@@ -31,7 +31,7 @@ class BufferHost:
         return self._desk is None
 
     async def ask(self, method: str, *args: Any) -> Any:
-        return await getattr(self._desk, method)(*args)
+        return getattr(self._desk, method)(*args)  # never waits, so calls of several processes do not mix
 
 
 class RayBuffer:
@@ -56,7 +56,7 @@ def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
             raise no_such_buffer(name)
     else:
         job, host = find_or_keep(actor, BufferHost, on_this_node=True)
-    packed = None if source is None else pack(source, inline=0)
+    packed = None if source is None else Packer(inline=0).pack(source)
     try:
         answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
     except ConfigurationError:  # the next process that makes the buffer may be on another node

@@ -19,9 +19,8 @@ import ray
 
 from roost.engine.channels.channel_table import Decision, Handed, PutDone
 from roost.engine.connection.actors import answer, async_answer
-from roost.engine.job.agents import agent_on, head_agent
+from roost.engine.job.agents import agent_on, find_or_keep, head_agent, process_ended
 from roost.engine.job.channel_host import ChannelHost, channel_actor
-from roost.engine.job.kept_actors import find_or_keep, process_ended
 from roost.engine.job.managers import check_connected
 from roost.engine.job.open_jobs import is_driver
 from roost.engine.job.packed_value import PackedValue, Packer, SmallValue, StoredValue, unpack

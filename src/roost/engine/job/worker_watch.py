@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from roost.engine.events import Event
 from roost.engine.processes import keeper
 from roost.engine.processes.log_files import NOISE
-from roost.engine.processes.process_facts import Process
+from roost.engine.processes.process_facts import Process, process_of
 from roost.engine.workers.call_log import CallReader
 from roost.secret_names import hide_rest
 
@@ -116,14 +116,14 @@ class WorkerWatch:
         self._watched: dict[Process, _Watch] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._kills, self._kills_rose = _oom_kills(), -math.inf  # by the kernel, and when one was seen
-        self._raylet = os.getppid()
+        self._raylet = process_of(os.getppid())
         self._raylet_fd = -1
 
     def add(self, worker: WatchedWorker, reader: CallReader | None) -> None:
         if worker.process in self._watched:
             return
         loop = asyncio.get_running_loop()
-        if self._raylet_fd < 0 and (handle := _pidfd(self._raylet)) >= 0:
+        if self._raylet_fd < 0 and (handle := _pidfd(self._raylet.pid)) >= 0:
             self._raylet_fd = handle
             loop.add_reader(handle, self._node_ended)
         watch = self._watched[worker.process] = _Watch(worker, reader, _pidfd(worker.process.pid))
@@ -136,8 +136,9 @@ class WorkerWatch:
 
     def forget(self, processes: Iterable[Process]) -> None:
         for process in processes:
-            watch = self._drop(process)
+            watch = self._watched.pop(process, None)
             if watch is not None and watch.pidfd >= 0:
+                asyncio.get_running_loop().remove_reader(watch.pidfd)
                 os.close(watch.pidfd)
 
     def loss_of(self, process: Process) -> Loss | None:
@@ -153,22 +154,15 @@ class WorkerWatch:
         watch = self._watched.get(process)
         return watch is not None and watch.hung
 
-    def _drop(self, process: Process) -> _Watch | None:
-        watch = self._watched.pop(process, None)
-        if watch is not None and watch.pidfd >= 0:
-            asyncio.get_running_loop().remove_reader(watch.pidfd)
-        return watch
-
     def _ended(self, process: Process) -> None:
-        watch = self._drop(process)
+        watch = self._watched.get(process)
         if watch is None:
             return
         status = _exit_status(watch.pidfd) if watch.pidfd >= 0 else None
         if status is None:
             status = _told_status(watch)
-        if watch.pidfd >= 0:
-            os.close(watch.pidfd)
-        if not _runs(self._raylet):  # the workers end because the node does
+        self.forget([process])
+        if not self._raylet.alive():  # the workers end because the node does
             self._node_ended()
             return
         self._look_at_kills()
@@ -287,11 +281,6 @@ def _told_status(watch: _Watch) -> int | None:
         if found and found[-1] in signal.Signals.__members__:
             return int(signal.Signals[found[-1]])
     return None
-
-
-def _runs(pid: int) -> bool:
-    found = keeper.status_of(pid)
-    return found is not None and not found.ended
 
 
 def _oom_kills() -> int:

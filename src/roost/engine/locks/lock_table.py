@@ -136,7 +136,7 @@ class LockTable:
 
     @property
     def holds(self) -> list[DeviceHold]:
-        return list({hold.fence: hold for hold in self._holds.values()}.values())
+        return self._holders(self._holds)
 
     @property
     def waiting(self) -> Sequence[Waiting]:

@@ -46,7 +46,9 @@ class NodeDevices:
 
         Names are tried before numbers, because the name of one accelerator may be the number of another.
         """
-        _check_type(device)
+        if not _is_device(device):
+            what = f"a device is an accelerator number or a name, not {shown(device)}"
+            raise ConfigurationError(code="RC104", what=what)
         if isinstance(device, str):
             if device in self.names:
                 return self.names[device]
@@ -82,13 +84,6 @@ def check_devices(devices: Any) -> None:
     if not fine or not all(map(_is_device, devices)):
         raise ConfigurationError(
             code="RC104", what=f"devices are a list of accelerator numbers or names, not {shown(devices)}"
-        )
-
-
-def _check_type(device: Any) -> None:
-    if not _is_device(device):
-        raise ConfigurationError(
-            code="RC104", what=f"a device is an accelerator number or a name, not {shown(device)}"
         )
 
 

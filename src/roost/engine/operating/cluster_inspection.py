@@ -10,7 +10,6 @@ from typing import Any
 
 import ray
 
-from roost.engine.connection.actors import job_namespace
 from roost.engine.connection.discovery import HEAD_RESOURCE, wait_for_nodes
 from roost.engine.connection.embedded import TYPE_LABEL
 from roost.engine.connection.ray_connection import connect, network_warning
@@ -32,7 +31,7 @@ def inspect_cluster(address: str | None, timeout: float = 60.0) -> InspectedClus
     connection = connect(address, None, may_start=False, warn=False)
     try:
         nodes = wait_for_nodes(None, connection.address, timeout)
-        agents = start_agents(nodes, job_namespace(f"doctor-{secrets.token_hex(4)}"))
+        agents = start_agents(nodes, f"doctor-{secrets.token_hex(4)}")
         try:
             found, findings = _asked(nodes, agents, time.monotonic() + timeout)
         finally:

@@ -20,12 +20,10 @@ from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import agent_on, start_agents
 from roost.engine.job.channel_host import ChannelHost
-from roost.engine.job.job_address import address_of
-from roost.engine.job.job_folder import read_processes
+from roost.engine.job.job_folder import StartedProcess, address_of, read_processes
 from roost.engine.job.managers import MANAGERS, NodeManager, WorkerManager, running_jobs
 from roost.engine.job.node_agent import NodeAgent
 from roost.engine.job.ray_buffer import BufferHost
-from roost.engine.job.started_process import StartedProcess
 from roost.errors import ClusterError, JobEnded, NoAnswer, nearest
 
 ANSWER_WITHIN = 15.0  # seconds
@@ -190,7 +188,7 @@ class JobAccess:
         """Start agents of this command on the living nodes among these. The agents end with the command."""
         alive = self.alive_nodes()
         missing = [alive[one] for one in node_ids if one in alive and one not in self._own]
-        self._own |= start_agents(missing, job_namespace(f"shell-{secrets.token_hex(4)}"))
+        self._own |= start_agents(missing, f"shell-{secrets.token_hex(4)}")
         return {one: self._own[one] for one in node_ids if one in self._own}
 
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:

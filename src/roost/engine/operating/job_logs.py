@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.job_folder import StartedProcess
 from roost.engine.operating.job_access import JobAccess
 from roost.engine.processes.log_files import LineCutter, LogPiece, LogPosition
 from roost.errors import ClusterError, ClusterGone, Finding, counted

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.job_folder import StartedProcess
 from roost.engine.operating.job_access import ANSWER_WITHIN, JobAccess
 from roost.engine.processes.python_stacks import AT_ONCE, EACH_WITHIN, ProcessStacks
 

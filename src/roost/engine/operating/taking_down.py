@@ -16,9 +16,8 @@ from ray.util.placement_group import PlacementGroup, placement_group_table, remo
 
 from roost.engine.connection.actors import NAMESPACE, find_actor, job_namespace
 from roost.engine.connection.cluster_watch import ask_head, expect_end
-from roost.engine.connection.job_notes import leave_note
 from roost.engine.job.managers import NodeManager, WorkerManager
-from roost.engine.job.take_down_order import TakeDownOrder
+from roost.engine.job.open_jobs import TakeDownOrder, leave_order
 from roost.engine.operating.job_access import JobAccess
 from roost.engine.operating.job_stacks import driver_of
 from roost.engine.processes.process_facts import Process
@@ -111,7 +110,7 @@ class TakingDown:
     def _order(self) -> None:
         order = TakeDownOrder(by=f"{_user()}@{socket.gethostname()}", time=time.time())
         job, run = self.access.job, str(self.access.run.get("token", ""))
-        ask_head(lambda: leave_note(job, run, order.to_dict()))
+        ask_head(lambda: leave_order(job, run, order))
         with contextlib.suppress(ClusterError, ValueError, ray.exceptions.RayError):  # it is ending already
             told = find_actor(NodeManager.NAME, job).take_down.remote(order)
             ray.get(told, timeout=ANSWER_WITHIN)

@@ -76,14 +76,12 @@ class Family:
             status = keeper.status_of(
                 pid
             )  # before the mark: `family` checks that the process is still the same
-            if status is not None and self._has_mark(pid):
+            marked = keeper.mark_on(pid) == self._mark or keeper.was_given(pid, self.variables)
+            if status is not None and marked:
                 self._known[pid] = status.start
         found = keeper.family(self._known)
         self._known.update(found)
         return found
-
-    def _has_mark(self, pid: int) -> bool:
-        return keeper.mark_on(pid) == self._mark or keeper.was_given(pid, self.variables)
 
     def signal(self, number: int) -> bool:
         """Signal the whole family. Returns whether any of it was alive."""

@@ -19,7 +19,6 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 NAME = "roost-stacks"
@@ -36,6 +35,8 @@ class StackDesk:
         if not hasattr(os, "memfd_create"):
             return
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._questions = select.poll()
+        self._questions.register(self._reading, select.POLLIN)
         self._file = os.memfd_create(NAME)
         os.ftruncate(self._file, _SIZE)
         self._memory = mmap.mmap(self._file, _SIZE)
@@ -47,7 +48,7 @@ class StackDesk:
         while (left := deadline - time.monotonic()) > 0:
             if self._memory is None:
                 time.sleep(left)
-            elif _readable(self._reading, left):
+            elif self._questions.poll(left * 1000):
                 with contextlib.suppress(OSError):
                     os.read(self._reading, 4096)
                 self._answer(self._memory)
@@ -80,9 +81,7 @@ def own_stacks() -> list[dict[str, Any]]:
     return found
 
 
-def asked_stacks(
-    pid: int, within: float, sleep: Callable[[float], None] = time.sleep
-) -> list[dict[str, Any]]:
+def asked_stacks(pid: int, within: float) -> list[dict[str, Any]]:
     """Ask a process of this node for its stacks. Raises `TimeoutError`, or `OSError` if it does not offer them."""
     with open(_memory_of(pid), "rb") as file:
         memory = mmap.mmap(file.fileno(), _SIZE, access=mmap.ACCESS_READ)
@@ -98,7 +97,7 @@ def asked_stacks(
             raise TimeoutError(
                 f"it did not answer in {within:g} s: it is stopped, or a thread holds the interpreter"
             )
-        sleep(0.02)
+        time.sleep(0.02)
     told: list[dict[str, Any]] = json.loads(bytes(memory[_HEADER.size : _HEADER.size + header[2]]))
     return told
 
@@ -110,9 +109,3 @@ def _memory_of(pid: int) -> str:
             if os.readlink(f"{folder}/{number}").startswith(f"/memfd:{NAME}"):
                 return f"{folder}/{number}"
     raise FileNotFoundError("it is no process that offers its stacks")
-
-
-def _readable(descriptor: int, seconds: float) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(seconds * 1000))

@@ -200,41 +200,21 @@ def kill_families(roots: dict[int, int], spared: set[int]) -> dict[int, int]:
     return found
 
 
-class Watch:
-    """Waits for the end of one process."""
-
-    def __init__(self, pid: int, start: int) -> None:
-        self.pid, self.start = pid, start
-        self._poll = None
-        try:
-            handle = os.pidfd_open(pid)
-            self._poll = select.poll()
-            self._poll.register(handle, select.POLLIN)
-        except (AttributeError, OSError):
-            pass
-
-    def status(self) -> ProcessState | None:
-        """The state of the process; None once it has ended."""
-        status = status_of(self.pid)
-        return status if status and status.start == self.start and not status.ended else None
-
-    def wait(self, seconds: float) -> None:
-        if self._poll is not None:
-            self._poll.poll(seconds * 1000)
-        else:
-            time.sleep(seconds)
-
-
 def keep(pid: int, start: int, token: str) -> None:
-    watch = Watch(pid, start)
+    end = select.poll()
+    try:
+        handle = os.pidfd_open(pid)
+        end.register(handle, select.POLLIN)
+    except (AttributeError, OSError):
+        pass  # the poll only sleeps then
     known = family({pid: start})
     detach()
     spared = {1, os.getpid()}
-    while (engine := watch.status()) is not None:
+    while (engine := status_of(pid)) and engine.start == start and not engine.ended:
         spared = {1, os.getpid(), engine.parent}
         # Follow known descendants too: without a subreaper they may have left the engine's tree.
         known = family({**known, pid: start})
-        watch.wait(LOOK_EVERY)
+        end.poll(LOOK_EVERY * 1000)
     known.pop(pid, None)
     kill_all(known, token, spared)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 NOISE = (":job_id:", ":actor_name:", ":task_name:")  # how lines begin that Ray writes for itself
@@ -48,21 +48,18 @@ class LineCutter:
         if len(self._begun) > LONGEST:
             whole.append(self._begun)
             self._begun = b""
-        yield from filter(_is_said, map(_text, whole))
+        yield from _said(whole)
 
     def rest(self) -> Iterator[str]:
         """The last line, if it has no end."""
         begun, self._begun = self._begun, b""
         if begun:
-            yield from filter(_is_said, [_text(begun)])
+            yield from _said([begun])
 
 
-def _text(line: bytes) -> str:
-    return line.decode(errors="replace").rstrip("\r")
-
-
-def _is_said(line: str) -> bool:
-    return not line.startswith(NOISE)
+def _said(lines: Iterable[bytes]) -> Iterator[str]:
+    texts = (line.decode(errors="replace").rstrip("\r") for line in lines)
+    return (text for text in texts if not text.startswith(NOISE))
 
 
 def read_logs(positions: Sequence[LogPosition]) -> list[LogPiece]:

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from roost.engine.processes import keeper
 from roost.engine.processes.inner_stacks import asked_stacks
 from roost.engine.processes.process_facts import Process
 
@@ -55,7 +54,7 @@ def stacks_of(processes: Sequence[Process]) -> list[ProcessStacks]:
 
 
 def _stacks(process: Process) -> ProcessStacks:
-    state = state_of(process)
+    state = process.state()
     if state == "dead":
         return ProcessStacks(state=state, problem="it has ended")
     spy, problems = py_spy(), []
@@ -71,14 +70,7 @@ def _stacks(process: Process) -> ProcessStacks:
         return ProcessStacks(state=state, threads=_threads(told), how=INSIDE)
     except (OSError, ValueError) as error:
         problems.append(_reason(error))
-    return ProcessStacks(state=state_of(process), problem="; ".join(problems))
-
-
-def state_of(process: Process) -> str:
-    found = keeper.contents(f"/proc/{process.pid}/stat")
-    if not process.alive() or not found:
-        return "dead"
-    return "stopped" if found[found.rindex(b")") + 2 :].split()[0] in (b"T", b"t") else "running"
+    return ProcessStacks(state=process.state(), problem="; ".join(problems))
 
 
 def py_spy() -> str | None:
@@ -89,7 +81,7 @@ def py_spy() -> str | None:
 def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
     # `--nonblocking` does not stop the process: stopping would disturb it, and fails if it is stopped already.
     words = [spy, "dump", "--nonblocking", "--json", "--pid", str(pid)]
-    for tries_left in reversed(range(_TRIES)):
+    for _ in range(_TRIES):
         done = subprocess.run(words, capture_output=True, text=True, timeout=EACH_WITHIN, check=False)
         if done.returncode == 0:
             told = [
@@ -105,8 +97,6 @@ def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
                 for thread in json.loads(done.stdout)
             ]
             return _threads(told)
-        if not tries_left:
-            break
     raise ValueError(next(iter(done.stderr.strip().splitlines()), f"ended with {done.returncode}")[:200])
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import ray
 
 from roost.engine.cluster_options import ClusterOptions
-from roost.engine.connection.actors import job_namespace
 from roost.engine.connection.discovery import LiveNode, choose, examine, nodes_to_ask, wait_for_nodes
 from roost.engine.job.agents import start_agents
 from roost.engine.job.managers import Manager, NodeManager, WorkerManager, is_running
-from roost.engine.job.take_down_order import follow_run
+from roost.engine.job.open_jobs import follow_run
 from roost.engine.processes.process_facts import this_process
 from roost.errors import ClusterError
 from roost.inventory.inventory import Inventory
@@ -32,7 +31,7 @@ def chosen_nodes(job: str, address: str, options: ClusterOptions, agents: dict[s
     deadline = time.monotonic() + options.timeout
     present = wait_for_nodes(options.num_nodes, address, options.timeout)
     nodes = nodes_to_ask(present, options.num_nodes)
-    agents.update(start_agents(nodes, job_namespace(job)))
+    agents.update(start_agents(nodes, job))
     found = examine(nodes, agents, max(1.0, deadline - time.monotonic()))
     live = choose(found, options.num_nodes, len(present))
     for node_id in agents.keys() - {node.node_id for node in live}:

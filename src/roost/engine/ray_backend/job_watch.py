@@ -20,7 +20,7 @@ import ray
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
 from roost.engine.events import Event
-from roost.engine.job.take_down_order import check_order
+from roost.engine.job.open_jobs import check_order
 from roost.engine.job.worker_watch import Loss, loss_event
 from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.losses import causes_of, dead_nodes, loss_of

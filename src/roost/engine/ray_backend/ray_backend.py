@@ -45,9 +45,15 @@ from roost.engine.job.managers import (
     WorkerManager,
     current_job,
 )
-from roost.engine.job.open_jobs import job_closed, job_opened
+from roost.engine.job.open_jobs import (
+    check_order,
+    follow_run,
+    forget_run,
+    job_closed,
+    job_opened,
+    obey,
+)
 from roost.engine.job.ray_channel import leave_channels
-from roost.engine.job.take_down_order import check_order, follow_run, forget_run, obey
 from roost.engine.job_snapshot import JobSnapshot
 from roost.engine.launch_orders import aftermath_of_launch
 from roost.engine.learned_groups import LearnedGroups

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import ray
 
 from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
-from roost.engine.job.take_down_order import order_against
+from roost.engine.job.open_jobs import order_against
 from roost.engine.job.worker_watch import Loss
 from roost.engine.workers.remote_errors import Described, RemoteTraceback, first_line
 from roost.engine.workers.result import GroupResult, seconds

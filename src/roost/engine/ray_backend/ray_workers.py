@@ -13,7 +13,7 @@ import ray
 from roost.engine.backend import GroupOrder, ProcessFacts
 from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
 from roost.engine.job.agents import agent_of
-from roost.engine.job.started_process import StartedProcess
+from roost.engine.job.job_folder import StartedProcess
 from roost.engine.job.worker_watch import Loss, WatchedWorker
 from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.processes.process_facts import Process

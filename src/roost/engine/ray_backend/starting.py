@@ -20,7 +20,7 @@ from roost.engine.backend import GroupOrder, Progress, Report
 from roost.engine.connection.actors import answer, create_named, job_namespace, on_node
 from roost.engine.connection.cluster_watch import check_head, cluster_is_gone, patient_wait
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.job.take_down_order import order_against
+from roost.engine.job.open_jobs import order_against
 from roost.engine.processes.process_facts import Owner
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for

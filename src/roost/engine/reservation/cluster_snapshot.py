@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import ray
 
-from roost.engine.connection.actors import job_namespace
 from roost.engine.connection.discovery import LiveNode, examine, wait_for_nodes
 from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import start_agents
@@ -33,7 +32,7 @@ def take_snapshot(address: str | None = None, timeout: float = 60.0) -> ClusterS
     connection = connect(address, None, may_start=False)
     try:
         nodes = wait_for_nodes(None, connection.address, timeout)
-        agents = start_agents(nodes, job_namespace(name))
+        agents = start_agents(nodes, name)
         try:
             live = examine(nodes, agents, timeout)
             inventory = Inventory(nodes=tuple(node.facts.as_node(rank) for rank, node in enumerate(live)))

@@ -16,13 +16,9 @@ from roost.secret_names import looks_secret
 
 # Library settings that all ranks should share. `passed_on` leaves out names that look like secrets.
 PASSED_ON = ("NCCL_", "GLOO_", "TORCH_", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HYDRA_FULL_ERROR")
+EARLY = ("LD_", "PYTHON", "MALLOC_", "DYLD_")  # must be set before the process starts
 # The config's entries come before the node's own, and do not replace them.
 SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
-
-
-def needs_new_process(name: str) -> bool:
-    """Whether the variable must be set before the process starts. False for secrets: Ray shows such variables."""
-    return name.startswith(("LD_", "PYTHON", "MALLOC_", "DYLD_")) and not looks_secret(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +110,10 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 def runtime_env(variables: Mapping[str, str], interpreter: str | None) -> dict[str, Any]:
     """Ray's `runtime_env` for settings that only a new process can have; mostly empty."""
     wanted: dict[str, Any] = {}
-    early = {name: value for name, value in variables.items() if needs_new_process(name)}
+    # No secrets: Ray shows these variables.
+    early = {
+        name: value for name, value in variables.items() if name.startswith(EARLY) and not looks_secret(name)
+    }
     if early:
         wanted["env_vars"] = early
     if interpreter:
