@@ -14,7 +14,7 @@ from roost.engine.health.machine_inspection import inspect_machine
 from roost.engine.job.job_folder import jobs_folder, read_processes
 from roost.engine.processes import keeper
 from roost.engine.processes.log_files import LogPiece, LogPosition, logs_of, read_logs
-from roost.engine.processes.process_facts import Process, process_of
+from roost.engine.processes.process_facts import Process, process_of, raylet_pid
 from roost.engine.processes.python_stacks import ProcessStacks, stacks_of
 
 LOOK_EVERY = 0.2  # seconds
@@ -52,7 +52,7 @@ class NodeInspection:
     async def end(self, processes: Sequence[Process]) -> None:
         """Kill the processes and their descendants, including stopped ones."""
         roots = {one.pid: one.started for one in processes}
-        await asyncio.to_thread(keeper.kill_families, roots, {1, os.getpid(), os.getppid()})
+        await asyncio.to_thread(keeper.kill_families, roots, {1, os.getpid(), os.getppid(), raylet_pid()})
 
     async def recorded(self, job: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
         """The last run of a job and its processes, from the job's folder on this node."""
@@ -66,6 +66,6 @@ class NodeInspection:
 
 
 def raylet_environment() -> dict[str, str]:
-    """The environment of the raylet, this process's parent: Ray changes some variables for its workers."""
-    lines = keeper.contents(f"/proc/{os.getppid()}/environ").decode(errors="replace").split("\0")
+    """The environment of the raylet: Ray changes some variables for its workers."""
+    lines = keeper.contents(f"/proc/{raylet_pid()}/environ").decode(errors="replace").split("\0")
     return dict(line.split("=", 1) for line in lines if "=" in line)

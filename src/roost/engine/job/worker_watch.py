@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from roost.engine.events import Event
 from roost.engine.processes import keeper
 from roost.engine.processes.log_files import NOISE
-from roost.engine.processes.process_facts import Process, process_of
+from roost.engine.processes.process_facts import Process, process_of, raylet_pid
 from roost.engine.workers.call_log import CallReader
 from roost.secret_names import hide_rest
 
@@ -116,7 +116,7 @@ class WorkerWatch:
         self._watched: dict[Process, _Watch] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._kills, self._kills_rose = _oom_kills(), -math.inf  # by the kernel, and when one was seen
-        self._raylet = process_of(os.getppid())
+        self._raylet = process_of(raylet_pid())
         self._raylet_fd = -1
 
     def add(self, worker: WatchedWorker, reader: CallReader | None) -> None:

@@ -50,6 +50,11 @@ def process_of(pid: int) -> Process:
     return Process(pid=pid, started=found.start if found else 0)
 
 
+def raylet_pid() -> int:
+    """The number of the raylet that this process works for: its parent, unless it was forked by another process."""
+    return int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
+
+
 def _status(pid: int) -> keeper.ProcessState | None:
     """The state of a process; None if there is no such process."""
     found = keeper.status_of(pid)
