@@ -11,9 +11,8 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -21,15 +20,18 @@ from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
 from roost.engine.events import Event
 from roost.engine.job.take_down_order import check_order
-from roost.engine.job.worker_watch import Loss, loss_event
+from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_event
 from roost.engine.processes.process_facts import Process
-from roost.engine.ray_backend.losses import causes_of, dead_nodes, loss_of
+from roost.engine.ray_backend.losses import causes_of, dead_nodes
 from roost.engine.ray_backend.ray_workers import RayWorkers
-from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, WatchedJob, outlook, verb
+from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, outlook, verb
 from roost.engine.supervision.supervisor import Action, Failure
 from roost.errors import JobTakenDown
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import on_robots
+
+if TYPE_CHECKING:
+    from roost.engine.ray_backend.ray_backend import RayBackend
 
 LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
 SUSPECT_EVERY = 0.2  # the same, while the agent of a node does not answer
@@ -38,7 +40,7 @@ NEWS_WITHIN = 2.0  # seconds that an error of a call waits for the news of the p
 
 
 class JobWatch:
-    def __init__(self, job: WatchedJob, groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> None:
+    def __init__(self, job: RayBackend, groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> None:
         self._job, self._watched = job, Watched(groups=groups)
         self._recovery = Recovery(job, self._watched, self._follow)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -191,10 +193,10 @@ class JobWatch:
 
     def _dead_for_ray(self, process: Process) -> list[Loss]:
         """The loss of a process that Ray has given up, although it has not ended yet."""
-        for order, workers in list(self._watched.groups.values()):
+        for _, workers in list(self._watched.groups.values()):
             for rank, report in list(workers.reports.items()):
                 if report.process == process:
-                    return [replace(loss_of(order, workers, rank), kind="ended")]
+                    return [Loss(kind="ended", worker=workers.watched(rank), seen=time.time())]
         return []
 
     def _is_current(self, loss: Loss) -> bool:
@@ -261,39 +263,31 @@ class JobWatch:
         nodes -= self._watched.lost
         self._watched.lost |= nodes
         failures: list[Failure] = []
-        processes: dict[str, dict[int, Loss]] = {}
-        for name, (order, workers) in list(self._watched.groups.items()):
+        lost: dict[str, dict[int, WatchedWorker]] = {}
+        for name, (_, workers) in list(self._watched.groups.items()):
             there = [place.rank for place in workers.placements if place.cluster_node_rank in nodes]
             workers.give_up_starting(there)  # where it cannot come to an end
             if there and name in self._watched.launched:
-                failures.append(
-                    Failure(
-                        component=name,
-                        cause="node lost",
-                        generations={rank: workers.generations[rank] for rank in there},
-                    )
-                )
-                processes[name] = {rank: loss_of(order, workers, rank) for rank in there}
+                lost[name] = {rank: workers.watched(rank) for rank in there}
+                generations = {rank: workers.generations[rank] for rank in there}
+                failures.append(Failure(component=name, cause="node lost", generations=generations))
         with self._watched.news:
             actions = self._watched.supervisor.failed(failures, time.monotonic())
         for action in actions:
-            losses = {
-                rank: processes[action.component][rank]
-                for rank in action.ranks
-                if rank in processes[action.component]
-            }
+            of_component = lost[action.component]
+            ended = [of_component[rank] for rank in action.ranks if rank in of_component]
             events = [
                 Event(
                     action=verb(action),
                     component=action.component,
-                    rank=rank,
-                    node=loss.worker.node,
+                    rank=one.rank,
+                    node=one.node,
                     cause="node lost",
-                    detail=f"{loss.worker.seat}; pid {loss.worker.process.pid} was on a node that is gone; {outlook(action)}",
+                    detail=f"{one.seat}; pid {one.process.pid} was on a node that is gone; {outlook(action)}",
                 )
-                for rank, loss in losses.items()
-                if loss.worker is not None
+                for one in ended
             ]
             self._recovery.tell(events)
-            self._note({loss.worker.process: loss for loss in losses.values() if loss.worker}, [action])
+            seen = time.time()
+            self._note({one.process: Loss(kind="node", worker=one, seen=seen) for one in ended}, [action])
         self._recovery.carry_out(actions)

@@ -1,15 +1,14 @@
-"""Losses of workers: of those on a lost node, and why each worker was lost."""
+"""Finds out why workers were lost, and which nodes are."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import ray
 
 from roost.engine.backend import GroupOrder
-from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.job.worker_watch import Loss
 from roost.engine.ray_backend.ray_workers import RayWorkers
 
 CAUSE_WITHIN = 1.0  # seconds in which Ray says whether it killed a process for want of memory
@@ -43,20 +42,6 @@ def dead_nodes(table: Iterable[Mapping[str, Any]], ranks: Mapping[str, int]) -> 
     A node that the table does not have is not lost: Ray keeps dead nodes in it, and an answer may be incomplete.
     """
     return {ranks[node["NodeID"]] for node in table if node["NodeID"] in ranks and not node["Alive"]}
-
-
-def loss_of(order: GroupOrder, workers: RayWorkers, rank: int) -> Loss:
-    report = workers.reports[rank]
-    worker = WatchedWorker(
-        process=report.process,
-        group=order.name,
-        rank=rank,
-        generation=workers.generations[rank],
-        node=workers.placements[rank].cluster_node_rank,
-        seat=workers.seats[rank],
-        logs=report.logs,
-    )
-    return Loss(kind="node", worker=worker, seen=time.time())
 
 
 def _was_short_of_memory(reference: Any) -> bool:

@@ -134,9 +134,8 @@ class RayBackend:
             threading.Thread(target=self._look_for_order, name="roost-order", daemon=True).start()
 
     def _look_for_order(self) -> None:
-        with contextlib.suppress(
-            RoostError, ray.exceptions.RayError
-        ):  # such as a connection that is just closed
+        # Suppressed errors are such as of a connection that is just closed.
+        with contextlib.suppress(RoostError, ray.exceptions.RayError):
             check_order(self.job)
 
     # -- the way in for every other process ------------------------------------------------------------------------

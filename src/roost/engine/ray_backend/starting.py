@@ -58,10 +58,9 @@ class Site:
         node = placement.cluster_node_rank
         if not placement.holds_accelerators:
             return on_node(self.live[node].node_id)
-        bundle = self.reservation.bundle_for(node, placement.hardware)
-        assert bundle is not None
+        group, index = self.reservation.held[node, placement.hardware[0]].bundle
         return PlacementGroupSchedulingStrategy(
-            bundle[0], placement_group_bundle_index=bundle[1], placement_group_capture_child_tasks=True
+            group, placement_group_bundle_index=index, placement_group_capture_child_tasks=True
         )
 
 
