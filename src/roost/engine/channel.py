@@ -157,8 +157,7 @@ class Channel:
         A closed channel gives the items that are left.
         """
         steps = self._take(count, weight, key, max_staleness, current, timeout, waits=False)
-        batch: Batch = self._side.finish(steps)
-        return batch
+        return self._side.finish(steps)
 
     async def async_get_batch(
         self,
@@ -170,8 +169,7 @@ class Channel:
         timeout: float = WAIT,
     ) -> Batch:
         steps = self._take(count, weight, key, max_staleness, current, timeout, waits=True)
-        batch: Batch = await self._side.async_finish(steps)
-        return batch
+        return await self._side.async_finish(steps)
 
     def _take(
         self,
@@ -228,21 +226,17 @@ class Channel:
 
     def __len__(self) -> int:
         """The number of items that no process has taken."""
-        size: int = self._side.finish(self._one("size"))
-        return size
+        return self._side.finish(self._one("size"))
 
     async def async_len(self) -> int:
-        size: int = await self._side.async_finish(self._one("size"))
-        return size
+        return await self._side.async_finish(self._one("size"))
 
     def state(self) -> ChannelState:
         """The items the channel holds, the items processes have taken, and counts of all items so far."""
-        state: ChannelState = self._side.finish(self._one("state"))
-        return state
+        return self._side.finish(self._one("state"))
 
     async def async_state(self) -> ChannelState:
-        state: ChannelState = await self._side.async_finish(self._one("state"))
-        return state
+        return await self._side.async_finish(self._one("state"))
 
     def _one(self, method: str, *args: Any) -> Steps:
         return (yield self._side.ask(method, *args))

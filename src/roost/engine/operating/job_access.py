@@ -6,9 +6,9 @@ import os
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import ray
@@ -40,7 +40,7 @@ class LivingActor:
     is_roosts: bool  # a manager, an agent, or the host of a channel or data buffer
 
 
-class JobAccess:
+class JobAccess(AbstractContextManager["JobAccess"]):
     """`with JobAccess("my-job") as job:`. `running` says whether the job runs; an ended job is read from its folder."""
 
     def __init__(self, job: str, address: str | None = None) -> None:
@@ -118,22 +118,12 @@ class JobAccess:
         by_node: dict[str, list[tuple[str, int, int]]] = {}  # component, rank, pid
         for name, actor in self.actors().items():
             component, _, rank = name.rpartition(":")
-            if (
-                component
-                and rank.isdecimal()
-                and not actor.is_roosts
-                and (actor.node_id, actor.pid) not in pids
-            ):
+            is_worker = component and rank.isdecimal() and not actor.is_roosts
+            if is_worker and (actor.node_id, actor.pid) not in pids:
                 by_node.setdefault(actor.node_id, []).append((component, int(rank), actor.pid))
-        agents = {node: agent for node in by_node if (agent := self.agent(node)) is not None}
-        asked = {
-            node: agent.identify.remote([one[2] for one in by_node[node]]) for node, agent in agents.items()
-        }
-        hosts = (
-            {node: str(facts["NodeManagerAddress"]) for node, facts in self.alive_nodes().items()}
-            if asked
-            else {}
-        )
+        told = self.ask_agents("identify", {node: [one[2] for one in them] for node, them in by_node.items()})
+        alive = self.alive_nodes() if told else {}
+        hosts = {node: str(facts["NodeManagerAddress"]) for node, facts in alive.items()}
         return [
             StartedProcess(
                 component=component,
@@ -146,8 +136,8 @@ class JobAccess:
                 started=process.started,
                 logs=logs,
             )
-            for node, told in self.asked(asked).items()
-            for (component, rank, pid), (process, logs) in zip(by_node[node], told, strict=True)
+            for node, found in told.items()
+            for (component, rank, pid), (process, logs) in zip(by_node[node], found, strict=True)
         ]
 
     def actors(self, allocated: Collection[str] = ()) -> dict[str, LivingActor]:
@@ -193,6 +183,14 @@ class JobAccess:
         self._own |= start_agents(missing, job_namespace(f"shell-{secrets.token_hex(4)}"))
         return {one: self._own[one] for one in node_ids if one in self._own}
 
+    def ask_agents(
+        self, method: str, about: Mapping[str, Any], within: float = ANSWER_WITHIN
+    ) -> dict[str, Any]:
+        """Ask the agents of these nodes, all at once. Leaves out nodes that are gone and those that do not answer."""
+        agents = {node: agent for node in about if (agent := self.agent(node)) is not None}
+        asked = {node: getattr(agent, method).remote(about[node]) for node, agent in agents.items()}
+        return self.asked(asked, within)
+
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:
         """The answers that come in time. Leaves out failures."""
         if questions:
@@ -220,12 +218,7 @@ class JobAccess:
             ray.kill(agent)
         self._connection.close()
 
-    def __enter__(self) -> JobAccess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -64,12 +64,8 @@ class JobLogs:
         for file in files:
             by_node.setdefault(file.process.node_id, []).append(file)
         first: dict[int, LogPiece] = {}
-        asked = {}
-        for node, theirs in by_node.items():
-            agent = self.access.agent(node)
-            if agent is not None:
-                asked[node] = agent.read_logs.remote([one.position for one in theirs])
-        for node, pieces in self.access.asked(asked).items():
+        asked = {node: [one.position for one in theirs] for node, theirs in by_node.items()}
+        for node, pieces in self.access.ask_agents("read_logs", asked).items():
             first.update({id(one): piece for one, piece in zip(by_node[node], pieces, strict=True)})
         for file in files:
             piece = first.get(id(file))
@@ -80,12 +76,12 @@ class JobLogs:
             end = piece.size  # a process may write faster than this reads
             yield from file.take(piece)
             while not file.problem and file.position.offset < end:
-                ref = self.access.agent(file.process.node_id).read_logs.remote([file.position])  # type: ignore[union-attr]
-                found = self.access.asked({0: ref}).get(0)
-                if found is None:
+                node = file.process.node_id
+                found = self.access.ask_agents("read_logs", {node: [file.position]})
+                if not found:
                     file.problem = f"{file.process.host} does not answer"
                     break
-                yield from file.take(found[0])
+                yield from file.take(found[node][0])
             if unfinished:
                 yield from file.flush()
 
