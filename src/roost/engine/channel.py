@@ -98,37 +98,25 @@ class Channel:
             return
         if weights is not None and all(weight == 1 for weight in weights):
             weights = None
-        patience = self._side.patience(timeout, waits)
-        left = patience
+        side = self._side
+        left = patience = side.patience(timeout, waits)
         for first in range(0, len(values), AT_A_TIME):
             part = slice(first, first + AT_A_TIME)
-            contents = yield from self._side.stored(values[part])
-            began = time.monotonic()
+            contents = yield from side.stored(values[part])
+            began, token = time.monotonic(), side.new_token()
             theirs = None if weights is None else weights[part]
-            decision = yield from self._put_some(contents, theirs, key, version, left)
+            try:
+                with waiting(FOR_CHANNEL):
+                    decision = yield from side.put(token, left, key, theirs, version, contents)
+            except BaseException:
+                side.withdraw(token)
+                raise
+            side.answered(decision)
             left = max(0.0, left - (time.monotonic() - began))
             if not isinstance(decision, PutDone):
                 decision = replace(decision, done=first + decision.done)
-                note = "" if waits else self._side.note
+                note = "" if waits else side.note
                 raise channel_errors.not_put(self.name, decision, len(values), patience, note)
-
-    def _put_some(
-        self,
-        contents: Sequence[Any],
-        weights: Sequence[float] | None,
-        key: Key,
-        version: int | None,
-        patience: float,
-    ) -> Steps:
-        side, token = self._side, self._side.new_token()
-        try:
-            with waiting(FOR_CHANNEL):
-                decision = yield from side.put(token, patience, key, weights, version, contents)
-        except BaseException:
-            side.withdraw(token)
-            raise
-        side.answered(decision)
-        return decision
 
     # -- taking ----------------------------------------------------------------------------------------
 

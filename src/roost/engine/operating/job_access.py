@@ -171,9 +171,9 @@ class JobAccess(AbstractContextManager["JobAccess"]):
     def host(self, node_id: str) -> str:
         return str(self.alive_nodes().get(node_id, {}).get("NodeManagerAddress", "")) or f"node {node_id[:8]}"
 
-    def agent(self, node_id: str, own: bool = False) -> Any | None:
+    def agent(self, node_id: str) -> Any | None:
         """The job's agent on a node, or this command's own if the job has none there; None if the node is gone."""
-        found = None if own or not self.running or node_id in self._own else agent_on(self.job, node_id)
+        found = None if not self.running or node_id in self._own else agent_on(self.job, node_id)
         return found or self.own_agents([node_id]).get(node_id)
 
     def own_agents(self, node_ids: Collection[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from roost.engine.health.diagnosis import listed
 from roost.engine.job.started_process import StartedProcess
 from roost.engine.operating.job_access import JobAccess
 from roost.engine.processes.log_files import LineCutter, LogPiece, LogPosition
@@ -156,14 +157,9 @@ class JobLogs:
         return [
             Finding(
                 code="RE151",
-                what=f"{counted(len(files), 'log file')} of {_names(files)} cannot be read",
+                what=f"{counted(len(files), 'log file')} of {listed(file.process.name for file in files)} cannot be read",
                 why=problem,
                 remedy=f"look on {host} in {folder}",
             )
             for (host, folder, problem), files in together.items()
         ]
-
-
-def _names(files: Sequence[_LogFile]) -> str:
-    names = list(dict.fromkeys(file.process.name for file in files))
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

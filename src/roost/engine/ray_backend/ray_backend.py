@@ -226,7 +226,8 @@ class RayBackend:
             report(Progress(phase="started", done=len(begun), total=len(begun)))
             reports = gathered(begun, timeout, aftermath_of_launch(orders), report)
             for group in groups:
-                group.started(dict(group.handles), reports[id(group.start)])
+                assert group.start is not None
+                group.started(dict(group.handles), reports[group.start])
             self._registry.register(plan, list(zip(orders, groups, strict=True)))
         except BaseException:
             for group in groups:
@@ -291,8 +292,11 @@ class RayBackend:
 
     def running_group(self, name: str) -> RunningGroup:
         found = self._registry.description(name)
-        mine = self._groups.get(name)
-        workers = mine[1] if mine else RayWorkers.attached(self.job, name, found, self.inventory.nodes)
+        if (mine := self._groups.get(name)) is not None:
+            workers = mine[1]
+        else:
+            workers = RayWorkers(self.job, name, found["placements"], self.inventory.nodes)
+            workers.refresh(found)
         return RunningGroup(methods=tuple(found["methods"]), members=workers)
 
     def restarted(self, name: str) -> None:

@@ -68,14 +68,6 @@ class RayWorkers:
         self._known: list[KnownActor] = []  # earlier generations too: their errors come later
         self._followed: dict[int, list[Process]] = {}  # whose logs the agents keep, by node
 
-    @classmethod
-    def attached(
-        cls, job: str, name: str, description: Mapping[str, Any], nodes: Sequence[Node]
-    ) -> RayWorkers:
-        group = cls(job, name, description["placements"], nodes)
-        group.refresh(description)
-        return group
-
     def _sit(self, placements: Sequence[Placement], nodes: Sequence[Node]) -> None:
         self.placements, self._nodes = tuple(placements), nodes
         self.seats = [seat_of(place, str(nodes[place.cluster_node_rank])) for place in placements]
@@ -267,7 +259,6 @@ class RayWorkers:
                 node=self._node_of[report.process],
                 state=seen.get((report.node_id, report.process), ("unknown", ()))[0],
                 calls=tuple(seen.get((report.node_id, report.process), ("", ()))[1]),
-                visible=report.visible or "",
             )
             for rank, generation, report in processes
         ]
@@ -329,7 +320,7 @@ class RayWorkers:
         self._kill(ranks)
         try:
             found = gathered(self.begin(ranks), timeout, aftermath, lambda _: None)
-            self.started({rank: self.handles[rank] for rank in ranks}, found[id(self.start)])
+            self.started({rank: self.handles[rank] for rank in ranks}, found[self.start])
             if not self.running:  # `stop` may not have seen them
                 raise was_shut_down(self.name)
         except BaseException as error:
