@@ -241,9 +241,6 @@ class InlineBackend:
             self._buffers[name] = BufferDesk(source, seed)
         return InlineBuffer(self._buffers[name])
 
-    def own_node(self, node: int) -> InlineNode:
-        return InlineNode(self, node)
-
     def take_positions(self, wanted: PoolRequest) -> list[Position]:
         there = self.inventory.nodes
         everything = [

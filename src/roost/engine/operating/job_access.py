@@ -230,12 +230,11 @@ def _address_of(job: str) -> str | None:
     own = own_cluster_address()
     if own is None and found is not None:
         logs = next((one["logs"][0] for one in found[1] if one["logs"]), "").rpartition("/")[0]
+        kept = os.path.isdir(logs)  # noqa: PTH112
         raise JobEnded(
             code="RE106",
             what=f"job {job!r} has ended, and the Ray at {found[0].get('address')} on which it ran is gone",
-            why="an embedded Ray ends with its job, and takes the job's logs with it"
-            if not os.path.isdir(logs)  # noqa: PTH112
-            else "",
-            remedy=f"its logs are in {logs}" if os.path.isdir(logs) else "",  # noqa: PTH112
+            why="" if kept else "an embedded Ray ends with its job, and takes the job's logs with it",
+            remedy=f"its logs are in {logs}" if kept else "",
         )
     return own

@@ -6,7 +6,8 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import ray
@@ -274,30 +275,26 @@ class RayWorkers:
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         """Restart these ranks by hand. If one fails to start, end all of them; other ranks keep running."""
-        self._claim(ranks, wait=0)
-        try:
-            self._start_anew(ranks, timeout)
-        except BaseException:
-            if self.watch is not None:
-                self.watch.stopped(self.name, ranks)
-            raise
-        finally:
-            self._free(ranks)
+        with self._claimed(ranks, wait=0):
+            try:
+                self._start_anew(ranks, timeout)
+            except BaseException:
+                if self.watch is not None:
+                    self.watch.stopped(self.name, ranks)
+                raise
 
     def recover(self, ranks: Sequence[int], timeout: float) -> bool:
         """Restart these ranks for the watch, once none is being restarted by hand. False if all were restarted so."""
         before = {rank: self.generations[rank] for rank in ranks}
-        self._claim(ranks, wait=timeout)
-        try:
+        with self._claimed(ranks, wait=timeout):
             if all(self.generations[rank] != before[rank] for rank in ranks):
                 return False
             self._start_anew(ranks, timeout)
-        finally:
-            self._free(ranks)
         return True
 
-    def _claim(self, ranks: Sequence[int], wait: float) -> None:
-        """Note that these ranks are being restarted. Raise if some still are after so many seconds: they would run twice."""
+    @contextmanager
+    def _claimed(self, ranks: Sequence[int], wait: float) -> Iterator[None]:
+        """These ranks are being restarted. Raise if some still are after so many seconds: they would run twice."""
         with self._guard:
             if not self._guard.wait_for(lambda: self._busy.isdisjoint(ranks), wait):
                 raise WorkerError(
@@ -306,11 +303,12 @@ class RayWorkers:
                     remedy="wait for it with wait_recovered()",
                 )
             self._busy.update(ranks)
-
-    def _free(self, ranks: Sequence[int]) -> None:
-        with self._guard:
-            self._busy.difference_update(ranks)
-            self._guard.notify_all()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._busy.difference_update(ranks)
+                self._guard.notify_all()
 
     def _start_anew(self, ranks: Sequence[int], timeout: float) -> None:
         assert self.start is not None
