@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roost.engine.ray_backend.losses import dead_nodes
+from roost.engine.ray_backend.job_watch import dead_nodes
 
 pytestmark = pytest.mark.ray
 

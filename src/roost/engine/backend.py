@@ -99,7 +99,6 @@ class ProcessFacts:
     node: int | None  # the node it runs on; None if that is no node of the job
     state: str  # "running", "dead", or "unknown" when its node does not answer
     calls: tuple[Call, ...] = ()
-    visible: str = ""  # its visible-devices variable, measured at its start
 
 
 class Members(Protocol):

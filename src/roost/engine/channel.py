@@ -97,37 +97,25 @@ class Channel:
             return
         if weights is not None and all(weight == 1 for weight in weights):
             weights = None
-        patience = self._side.patience(timeout, waits)
-        left = patience
+        side = self._side
+        left = patience = side.patience(timeout, waits)
         for first in range(0, len(values), AT_A_TIME):
             part = slice(first, first + AT_A_TIME)
-            contents = yield from self._side.stored(values[part])
-            began = time.monotonic()
+            contents = yield from side.stored(values[part])
+            began, token = time.monotonic(), side.new_token()
             theirs = None if weights is None else weights[part]
-            decision = yield from self._put_some(contents, theirs, key, version, left)
+            try:
+                with waiting(FOR_CHANNEL):
+                    decision = yield from side.put(token, left, key, theirs, version, contents)
+            except BaseException:
+                side.withdraw(token)
+                raise
+            side.answered(decision)
             left = max(0.0, left - (time.monotonic() - began))
             if not isinstance(decision, PutDone):
                 decision = replace(decision, done=first + decision.done)
-                note = "" if waits else self._side.note
+                note = "" if waits else side.note
                 raise channel_errors.not_put(self.name, decision, len(values), patience, note)
-
-    def _put_some(
-        self,
-        contents: Sequence[Any],
-        weights: Sequence[float] | None,
-        key: Key,
-        version: int | None,
-        patience: float,
-    ) -> Steps:
-        side, token = self._side, self._side.new_token()
-        try:
-            with waiting(FOR_CHANNEL):
-                decision = yield from side.put(token, patience, key, weights, version, contents)
-        except BaseException:
-            side.withdraw(token)
-            raise
-        side.answered(decision)
-        return decision
 
     # -- taking ----------------------------------------------------------------------------------------
 
@@ -156,8 +144,7 @@ class Channel:
         A closed channel gives the items that are left.
         """
         steps = self._take(count, weight, key, max_staleness, current, timeout, waits=False)
-        batch: Batch = self._side.finish(steps)
-        return batch
+        return self._side.finish(steps)
 
     async def async_get_batch(
         self,
@@ -169,8 +156,7 @@ class Channel:
         timeout: float = WAIT,
     ) -> Batch:
         steps = self._take(count, weight, key, max_staleness, current, timeout, waits=True)
-        batch: Batch = await self._side.async_finish(steps)
-        return batch
+        return await self._side.async_finish(steps)
 
     def _take(
         self,
@@ -227,21 +213,17 @@ class Channel:
 
     def __len__(self) -> int:
         """The number of items that no process has taken."""
-        size: int = self._side.finish(self._one("size"))
-        return size
+        return self._side.finish(self._one("size"))
 
     async def async_len(self) -> int:
-        size: int = await self._side.async_finish(self._one("size"))
-        return size
+        return await self._side.async_finish(self._one("size"))
 
     def state(self) -> ChannelState:
         """The items the channel holds, the items processes have taken, and counts of all items so far."""
-        state: ChannelState = self._side.finish(self._one("state"))
-        return state
+        return self._side.finish(self._one("state"))
 
     async def async_state(self) -> ChannelState:
-        state: ChannelState = await self._side.async_finish(self._one("state"))
-        return state
+        return await self._side.async_finish(self._one("state"))
 
     def _one(self, method: str, *args: Any) -> Steps:
         return (yield self._side.ask(method, *args))

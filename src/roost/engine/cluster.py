@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
 from types import MethodType
 from typing import Any, ClassVar
@@ -258,21 +258,16 @@ class Cluster(AbstractContextManager["Cluster"]):
                 remedy="shut it down first, or launch under another name",
             )
         tell = report or (lambda _: None)
-        learned = backend.learn_groups(plan.inventory.groups)
         needs = needs_of(list(plan.components.values()))
-        try:
+        with ExitStack() as undoing:
+            learned = backend.learn_groups(plan.inventory.groups)
+            undoing.callback(backend.forget_groups, learned)
             held = backend.reserve(needs)
-        except BaseException:
-            backend.forget_groups(learned)
-            raise
-        try:
+            undoing.callback(backend.unreserve, held)
             count = sum(map(len, needs.values()))
             tell(Progress(phase="reserved", done=count, total=count))
             running = backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
-        except BaseException:
-            backend.unreserve(held)
-            backend.forget_groups(learned)
-            raise
+            undoing.pop_all()
         groups = {
             order.component.name: WorkerGroup(order.name, backend, running[order.name], owned=True)
             for order in orders

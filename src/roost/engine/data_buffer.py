@@ -49,8 +49,7 @@ class DataBuffer:
                 code="RC104",
                 what=f"a number of samples is a whole number from 0 to {MOST:,}, not {shown(count)}",
             )
-        samples: list[Any] = self._side.ask("take", count)
-        return samples
+        return self._side.ask("take", count)
 
     def put_back(self, samples: Iterable[Any]) -> None:
         """Put back unfinished samples. They come next, in this order, with the values given here."""
@@ -63,8 +62,7 @@ class DataBuffer:
     @property
     def epoch(self) -> int:
         """How many times the buffer has given out all samples."""
-        epoch: int = self._side.ask("epoch")
-        return epoch
+        return self._side.ask("epoch")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save which samples come next. Only the file's owner can read it."""

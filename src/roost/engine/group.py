@@ -62,8 +62,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
     def attach(cls, name: str, cluster: Any = None) -> WorkerGroup:
         """Find a running group, from any process of its cluster."""
         if cluster is not None:
-            found: WorkerGroup = cluster.attach_group(name)
-            return found
+            return cluster.attach_group(name)
         backend = attached_backend(None, None, None)
         try:
             group = cls(name, backend, backend.running_group(name), owned=False)

@@ -58,7 +58,7 @@ def inline_here() -> InlineBackend | None:
 def _own_node() -> InlineNode | OwnRayNode:
     inline = inline_here()
     if inline is not None:
-        return inline.own_node(int(os.environ.get("CLUSTER_NODE_RANK", 0)))
+        return InlineNode(inline, int(os.environ.get("CLUSTER_NODE_RANK", 0)))
     from roost.engine.ray_backend.own_node import OwnRayNode  # inline programs do without Ray
 
     return OwnRayNode()

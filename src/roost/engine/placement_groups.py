@@ -45,14 +45,12 @@ class RoleGroup:
     @property
     def shares(self) -> list[float]:
         """The role's share of each of its accelerators; 0 where none of its components runs."""
-        charges = self.pool.plan.charges
+        devices = [Device(one.node, ACCELERATOR, "", one.device) for one in self.positions]
+        charges = [self.pool.plan.charges.get(device, {}) for device in devices]
         return [
-            sum(charge for name, charge in charges.get(_device(one), {}).items() if self._is_of_role(name))
-            for one in self.positions
+            sum(charge for name, charge in here.items() if name.partition(".")[0] == self.role)
+            for here in charges
         ]
-
-    def _is_of_role(self, component: str) -> bool:
-        return component == self.role or component.startswith(f"{self.role}.")
 
     @property
     def nodes(self) -> list[int]:
@@ -156,7 +154,3 @@ def create_placement_groups(
         if open_already is None:
             made.shutdown()
         raise
-
-
-def _device(position: Position) -> Device:
-    return Device(position.node, ACCELERATOR, "", position.device)

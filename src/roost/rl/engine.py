@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from roost.engine.here import lease_ports
+from roost.engine.here import inline_here, lease_ports
 from roost.engine.ports.port_lease import PortLease
+from roost.engine.processes.confinement import confine
+from roost.engine.workers.worker import Worker
 from roost.rl.addresses import Address
-from roost.rl.command import CommandLine
-from roost.rl.confined_worker import ConfinedWorker
+from roost.rl.command import PLACEHOLDERS, CommandLine
 from roost.rl.server_process import ServerProcess
 
 
@@ -49,21 +50,20 @@ class EngineContext:
 
     def values(self) -> dict[str, Any]:
         """The values for the placeholders of a command line. Leaves out those that this engine lacks."""
-        values = {
-            "server": self.server,
-            "kind": self.kind,
-            "engine": self.index,
-            "node_rank": self.node_rank,
-            "num_nodes": self.num_nodes,
-            "host": self.host,
-            "port": self.port,
-            "nccl_port": self.nccl_port,
-            "dist_init_addr": self.dist_init_addr,
-            "bootstrap_port": self.bootstrap_port,
-            "devices": ",".join(self.devices),
-            "share": 1.0 if self.share is None else self.share,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["engine"], values["devices"] = self.index, ",".join(self.devices)
+        values["share"] = 1.0 if self.share is None else self.share
+        return {name: one for name, one in values.items() if name in PLACEHOLDERS and one is not None}
+
+
+class ConfinedWorker(Worker):
+    """Children of its process end within seconds of it, whatever ends it; not inline, in the user's own process."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        worker = super().__new__(cls)
+        if hasattr(worker, "_context") and inline_here() is None:
+            confine()  # before the constructor, which may start children
+        return worker
 
 
 class Engine(ConfinedWorker):

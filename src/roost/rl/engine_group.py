@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from roost.engine.group import WorkerGroup
+from roost.engine.group import GroupView, WorkerGroup
 from roost.engine.workers.arguments import scatter
 from roost.engine.workers.remote_errors import in_one_line
 from roost.engine.workers.result import GroupResult
@@ -67,16 +67,14 @@ class RunningEngines:
     def take_seats(self, ranks: Sequence[int], dist_init_ports: int) -> GroupResult:
         """Make each process lease ports on its node."""
         first = [rank % self.processes == 0 for rank in ranks]
-        result: GroupResult = self._on(ranks)._take_seat(scatter(first), self.kind, dist_init_ports)
-        return result
+        return self._on(ranks)._take_seat(scatter(first), self.kind, dist_init_ports)
 
     def bring_up(self, ranks: Sequence[int], seats: Sequence[EngineSeat]) -> GroupResult:
         """Give each process its context, and start it."""
         contexts = engine_contexts(ranks, seats, self.processes, server=self.server, kind=self.kind)
-        result: GroupResult = self._on(ranks)._bring_up(scatter(contexts))
-        return result
+        return self._on(ranks)._bring_up(scatter(contexts))
 
-    def _on(self, ranks: Sequence[int]) -> Any:
+    def _on(self, ranks: Sequence[int]) -> GroupView:
         assert self.workers is not None
         return self.workers.execute_on(*ranks)
 
@@ -116,7 +114,7 @@ class RunningEngines:
 
 def _is_healthy(result: GroupResult, deadline: float) -> bool | None:
     try:
-        return bool(result.wait(max(0.0, deadline - time.monotonic()))[0])
+        return bool(result.wait(left(deadline))[0])
     except CallTimeout:
         return None  # it hangs, or is in the middle of another call
     except WorkerError:
@@ -150,6 +148,17 @@ def engine_contexts(
             )
         )
     return contexts
+
+
+def left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def stop_all(groups: Iterable[WorkerGroup], deadline: float) -> None:
+    """Ask the workers of these groups to stop, and wait for them until the deadline."""
+    for result in [group.stop() for group in groups if group.is_running]:
+        with contextlib.suppress(WorkerError):
+            result.wait(left(deadline))
 
 
 def engine_failed(group: RunningEngines, error: WorkerError) -> LaunchError:

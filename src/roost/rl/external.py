@@ -21,12 +21,9 @@ class ExternalEngines:
             raise refused(health_path, "a path to ask for health", 'such as health_path="/health"')
         self.addresses, self._path = tuple(addresses), health_path
 
-    def _ask(self, address: Address, timeout: float) -> int | str:
-        return http_status(address.url + self._path, timeout)
-
     def check(self) -> None:
         """Raise if an engine does not answer. One error names all of them."""
-        answers = [(address, self._ask(address, ANSWER_WITHIN)) for address in self.addresses]
+        answers = [(one, http_status(one.url + self._path, ANSWER_WITHIN)) for one in self.addresses]
         silent = [
             Finding(
                 code="RE120",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,10 +14,9 @@ from roost.engine.workers.worker import GroupLauncher
 from roost.errors import CallTimeout, ConfigurationError, LaunchError, WorkerError, nearest
 from roost.rl.addresses import parse_addresses
 from roost.rl.command import CommandLine
-from roost.rl.engine_group import Endpoint, RunningEngines, engine_failed, engine_late
-from roost.rl.engine_sources import What, launchers
+from roost.rl.engine_group import Endpoint, RunningEngines, engine_failed, engine_late, left, stop_all
 from roost.rl.external import ExternalEngines
-from roost.rl.role_arguments import pool_of, refused
+from roost.rl.role_arguments import What, launchers, pool_of, refused
 from roost.rl.routers import ROUTED, Router, checked_router, end_routers, start_routers
 
 READY_WITHIN = 600.0  # seconds for all engines together
@@ -89,7 +87,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
             component: (source, self._name + component.removeprefix("rollout"))
             for component, source in sources.items()
         }
-        workers = self.pool.launch_all(named, _left(deadline)) if named else {}
+        workers = self.pool.launch_all(named, left(deadline)) if named else {}
         for component, part in self.pool.plan.components.items():
             if part.engines is not None:
                 self.groups[component] = RunningEngines(component, part.engines, workers.get(component))
@@ -110,7 +108,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     ) -> Iterator[tuple[int, Any]]:
         """The answer of each rank. A failure becomes an error that names the engine."""
         try:
-            yield from result.as_completed(_left(deadline))
+            yield from result.as_completed(left(deadline))
         except CallTimeout as late:
             raise engine_late(group, late.rank, self._timeout) from None
         except WorkerError as error:
@@ -224,7 +222,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         ranks = group.ranks(engine)
         group.forget(engine)
         self._offloaded.discard((component, engine))
-        group.workers.restart_ranks(*ranks, timeout=_left(deadline))
+        group.workers.restart_ranks(*ranks, timeout=left(deadline))
         try:
             self._bring_up({component: ranks}, deadline)
         except BaseException:
@@ -300,7 +298,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     def _on_each(self, components: Sequence[str], method: str, deadline: float) -> None:
         asked = [group.call(method) for name in components if (group := self.groups[name]).contexts]
         for result in asked:
-            result.wait(_left(deadline))
+            result.wait(left(deadline))
 
     def shutdown(self, grace: float = 5.0) -> None:
         """Ask the engines to stop, and end them after at most `grace` seconds. Keeps their accelerators.
@@ -311,11 +309,9 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         running = [group.workers for group in self.groups.values() if group.workers is not None]
         routers, self.routers = self.routers, {}
         try:
-            end_routers(routers.values(), _left(deadline))
-            asked = [workers.stop() for workers in running if workers.is_running] if grace else []
-            for result in asked:
-                with contextlib.suppress(WorkerError):
-                    result.wait(_left(deadline))
+            end_routers(routers.values(), deadline)
+            if grace:
+                stop_all(running, deadline)
         finally:
             for workers in running:
                 workers.shutdown()
@@ -330,10 +326,6 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
 
 def _within(timeout: float) -> float:
     return 10.0 if (limit := seconds(timeout)) is None else limit
-
-
-def _left(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())
 
 
 def _together(errors: Sequence[LaunchError]) -> LaunchError:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from roost.errors import LaunchError
 from roost.rl.addresses import Address
 from roost.rl.command import CommandLine
-from roost.rl.confined_worker import ConfinedWorker
+from roost.rl.engine import ConfinedWorker
 from roost.rl.engine_group import Endpoint
 from roost.rl.router_list import RoutedEngine, RouterList
 from roost.rl.server_process import ServerProcess

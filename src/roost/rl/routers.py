@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from roost.engine.group import WorkerGroup
@@ -26,7 +25,7 @@ from roost.planning.plan import Plan
 from roost.planning.planner import plan_allocation
 from roost.rl.addresses import Address
 from roost.rl.command import CommandLine
-from roost.rl.engine_group import Endpoint
+from roost.rl.engine_group import Endpoint, left, stop_all
 from roost.rl.role_arguments import refused
 from roost.rl.router_list import RoutedEngine
 from roost.rl.router_worker import JOIN_WITHIN, RouterWorker
@@ -61,8 +60,8 @@ class Router:
         self, wanted: Sequence[Endpoint], deadline: float, required: Collection[str] | None = None
     ) -> None:
         """Make these the router's engines. Raises if one of `required`, by default any, did not join."""
-        left = min(JOIN_WITHIN, _left(deadline))
-        refused: dict[str, str] = self._answer(self.workers.route_to(list(wanted), left), left + STARTING)
+        within = min(JOIN_WITHIN, left(deadline))
+        refused: dict[str, str] = self._answer(self.workers.route_to(list(wanted), within), within + STARTING)
         missed = [url for url in refused if required is None or url in required]
         if missed:
             raise LaunchError(*[self._not_joined(url, refused[url]) for url in missed])
@@ -74,10 +73,10 @@ class Router:
         try:
             if self._answer(self.workers.healthy(), within):
                 return
-            self._answer(self.workers.restart(), _left(deadline))
+            self._answer(self.workers.restart(), left(deadline))
         except LaunchError:  # the process that runs it is dead or hangs
-            self.workers.restart_ranks(0, timeout=_left(deadline))
-            self._answer(self.workers.start(), _left(deadline))
+            self.workers.restart_ranks(0, timeout=left(deadline))
+            self._answer(self.workers.start(), left(deadline))
 
     def end(self) -> None:
         self.workers.shutdown()
@@ -138,55 +137,39 @@ def start_routers(
     leases: dict[str, PortLease] = {}
     routers: dict[str, Router] = {}
     inventory, cluster = pool.cluster.inventory, pool.cluster
+    names = {server: f"{name}.{server}.router" for server in kinds}
     try:
         for server in kinds:
-            leases[server] = cluster.lease_ports(NODE, 2, timeout=min(30.0, _left(deadline)))
-        parts = {
-            server: plan_allocation(f"{name}.{server}.router", NODE, None, inventory).components
-            for server in kinds
-        }
-        plan = Plan(
-            inventory=inventory, components={n: part for found in parts.values() for n, part in found.items()}
-        )
-        sources = {
-            component: (
-                RouterWorker.create_group(
-                    command,
-                    kinds[server],
-                    Address(leases[server].host, leases[server].ports[0]),
-                    leases[server].ports[1],
-                    server,
-                ),
-                component,
+            leases[server] = cluster.lease_ports(NODE, 2, timeout=min(30.0, left(deadline)))
+        parts = [plan_allocation(one, NODE, None, inventory).components[one] for one in names.values()]
+        plan = Plan(inventory=inventory, components={part.name: part for part in parts})
+        sources = {}
+        for server, component in names.items():
+            host, (port, metrics_port) = leases[server].host, leases[server].ports
+            source = RouterWorker.create_group(
+                command, kinds[server], Address(host, port), metrics_port, server
             )
-            for server, found in parts.items()
-            for component in found
-        }
-        groups = cluster.launch_components(plan, sources, _left(deadline))
-        for server, found in parts.items():
-            (component,) = found
+            sources[component] = (source, component)
+        groups = cluster.launch_components(plan, sources, left(deadline))
+        for server, component in names.items():
             routers[server] = Router(server, leases[server], groups[component])
             pool.end_with(groups[component])
         started = {server: router.workers.start() for server, router in routers.items()}
         for server, result in started.items():
-            routers[server]._answer(result, _left(deadline))
+            routers[server]._answer(result, left(deadline))
     except BaseException:
-        end_routers(routers.values(), 0.0)
+        end_routers(routers.values(), time.monotonic())
         for lease in leases.values():
             lease.release()
         raise
     return routers
 
 
-def end_routers(routers: Iterable[Router], grace: float) -> None:
-    """Ask the routers to stop, and end them after at most `grace` seconds."""
-    routers = list(routers)
-    deadline = time.monotonic() + grace
+def end_routers(routers: Collection[Router], deadline: float) -> None:
+    """Ask the routers to stop, and end them at the deadline at the latest."""
     try:
-        asked = [one.workers.stop() for one in routers if one.workers.is_running] if grace else []
-        for result in asked:
-            with contextlib.suppress(WorkerError):
-                result.wait(_left(deadline))
+        if left(deadline):
+            stop_all([one.workers for one in routers], deadline)
     finally:
         for one in routers:
             one.end()
@@ -217,7 +200,3 @@ def _of_router(server: str, finding: Finding) -> Finding:
         why=finding.why,
         remedy=finding.remedy,
     )
-
-
-def _left(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())

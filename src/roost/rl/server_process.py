@@ -11,6 +11,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from roost.engine.processes.confinement import Family
@@ -38,21 +39,15 @@ class ServerFailed(LaunchError):
         return super().__str__() + (f"\n\nits last lines:\n{self.tail}" if self.tail else "")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ServerProcess:
     """A running server. Messages about it hide the secrets it was given."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        family: Family,
-        name: str,
-        log_start: int | None,
-        secrets: Sequence[str] = (),
-    ) -> None:
-        self.name = name
-        self._process, self._family = process, family
-        self._log_start = log_start
-        self._secrets = secrets  # secrets that it was given and may print, longest first
+    name: str
+    _process: subprocess.Popen[bytes]
+    _family: Family
+    _log_start: int | None
+    _secrets: Sequence[str]  # that it was given and may print, longest first
 
     @classmethod
     def start(cls, argv: Sequence[str], env: Mapping[str, str]) -> ServerProcess:
@@ -68,7 +63,7 @@ class ServerProcess:
         except OSError as error:
             raise ServerFailed(_cannot_run(argv[0], error, environ)) from error
         family.head(process.pid)
-        return cls(process, family, _name(without_secrets(argv)), log_start, secret_texts(argv, env))
+        return cls(_name(without_secrets(argv)), process, family, log_start, secret_texts(argv, env))
 
     @property
     def pid(self) -> int:

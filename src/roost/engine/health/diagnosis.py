@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from roost.engine.health.machine_facts import MachineFacts, NodeFacts
 from roost.engine.ports.port_ranges import allowed_ports, split_by, text_of
@@ -19,6 +20,7 @@ FEW_FILES = 4_096  # a raylet with some hundred workers uses more
 SMALL_SHARED_MEMORY = 1 << 30  # bytes; containers have 64 MiB by default
 OLD_FOLDER = 30.0  # days
 _MIB = 1 << 20
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,13 @@ def diagnose_cluster(nodes: Sequence[NodeFacts]) -> list[Finding]:
 
 
 def _shared(told: Sequence[tuple[str, _Trouble]]) -> list[Finding]:
-    hosts: dict[_Trouble, list[str]] = {}
-    for host, trouble in told:
-        hosts.setdefault(trouble, []).append(host)
     return [
-        Finding(code=one.code, what=f"{_listed(where)}: {one.what}", why=one.why, remedy=one.remedy)
-        for one, where in hosts.items()
+        Finding(code=one.code, what=f"{listed(hosts)}: {one.what}", why=one.why, remedy=one.remedy)
+        for one, hosts in _by_value(told).items()
     ]
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     distinct = list(dict.fromkeys(names))
     more = f" and {len(distinct) - 6} more" if len(distinct) > 6 else ""
     return ", ".join(distinct[:6]) + more
@@ -135,9 +134,7 @@ def _leftovers(facts: MachineFacts) -> Iterator[_Trouble]:
             f"kill -9 {pids}",
         )
     if left.rays:
-        what = (
-            f"{counted(len(left.rays), 'directory')} of embedded Rays that have ended: {_listed(left.rays)}"
-        )
+        what = f"{counted(len(left.rays), 'directory')} of embedded Rays that have ended: {listed(left.rays)}"
         yield _Trouble(
             "RW224",
             what,
@@ -146,7 +143,7 @@ def _leftovers(facts: MachineFacts) -> Iterator[_Trouble]:
         )
     if left.shared_memory:
         size, names = sum(size for _, size in left.shared_memory), [name for name, _ in left.shared_memory]
-        what = f"{counted(len(names), 'file')} in shared memory that no process uses, {size // _MIB:,} MiB: {_listed(names)}"
+        what = f"{counted(len(names), 'file')} in shared memory that no process uses, {size // _MIB:,} MiB: {listed(names)}"
         yield _Trouble("RW224", what, why, f"rm {' '.join(names[:20])}")
     old = [(path, size) for path, days, size in left.folders if days >= OLD_FOLDER]
     if old:
@@ -245,7 +242,7 @@ def _authentication(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
             code="RE153",
             what="the nodes have different tokens for Ray",
             why="; ".join(
-                f"the same on {_listed(hosts)}" if token else f"none on {_listed(hosts)}"
+                f"the same on {listed(hosts)}" if token else f"none on {listed(hosts)}"
                 for token, hosts in tokens.items()
             ),
             remedy="copy one token to every node (RAY_AUTH_TOKEN, or the file ~/.ray/auth_token)",
@@ -283,15 +280,15 @@ def _clocks(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
         )
 
 
-def _by_value(told: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _by_value(told: Sequence[tuple[str, _Value]]) -> dict[_Value, list[str]]:
+    found: dict[_Value, list[str]] = {}
     for host, value in told:
         found.setdefault(value, []).append(host)
     return found
 
 
 def _sides(by_value: dict[str, list[str]]) -> str:
-    return "; ".join(f"{value or 'none'} on {_listed(hosts)}" for value, hosts in by_value.items())
+    return "; ".join(f"{value or 'none'} on {listed(hosts)}" for value, hosts in by_value.items())
 
 
 CLUSTER_RULES: tuple[Callable[[Sequence[NodeFacts]], Iterator[Finding]], ...] = (

@@ -23,7 +23,6 @@ class MachineFacts:
     python: str
     ray: str  # "" where it is not installed
     roost: str
-    time: float = 0.0  # by its clock, in seconds since the epoch
     auth_mode: str = ""  # RAY_AUTH_MODE
     token: str = field(default="", repr=False)  # a digest, to compare; "" without one
     declared_rank: str | None = None

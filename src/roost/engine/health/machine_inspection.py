@@ -44,7 +44,6 @@ def inspect_machine(jobs: str, environ: Mapping[str, str]) -> MachineFacts:
         python=platform.python_version(),
         ray=_version("ray"),
         roost=__version__,
-        time=time.time(),
         auth_mode=environ.get("RAY_AUTH_MODE", "").lower(),
         token=_token_digest(environ),
         declared_rank=environ.get("ROOST_NODE_RANK"),

@@ -1,4 +1,4 @@
-"""Channels of the inline mode: the values themselves, in this process."""
+"""Channels and data buffers of the inline mode: the values themselves, in this process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Coroutine, Generator, Sequence
 from typing import Any
 
+from roost.engine.channels.buffer_desk import BufferDesk
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.channels.channel_table import Decision, Handed
 
@@ -25,8 +26,7 @@ class InlineChannel:
         return f"inline.{next(_tokens)}"
 
     def ask(self, method: str, *args: Any) -> Coroutine[Any, Any, Any]:
-        asked: Coroutine[Any, Any, Any] = getattr(self._desk, method)(*args)
-        return asked
+        return getattr(self._desk, method)(*args)
 
     def put(self, *request: Any) -> Steps:
         return (yield self._desk.put(*request))
@@ -42,7 +42,7 @@ class InlineChannel:
         try:
             asked = next(steps)
             while True:
-                asked = steps.send(at_once(asked))
+                asked = steps.send(_at_once(asked))
         except StopIteration as end:
             return end.value
 
@@ -60,7 +60,7 @@ class InlineChannel:
             return end.value
 
     def withdraw(self, token: str) -> None:
-        at_once(self._desk.withdraw(token))
+        _at_once(self._desk.withdraw(token))
 
     def consumer(self) -> Steps:
         yield from ()
@@ -78,7 +78,15 @@ class InlineChannel:
         return [item.content for item in handed.items]
 
 
-def at_once(asked: Coroutine[Any, Any, Any]) -> Any:
+class InlineBuffer:
+    def __init__(self, desk: BufferDesk) -> None:
+        self._desk = desk
+
+    def ask(self, method: str, *args: Any) -> Any:
+        return getattr(self._desk, method)(*args)
+
+
+def _at_once(asked: Coroutine[Any, Any, Any]) -> Any:
     """The answer to a request that does not wait."""
     try:
         asked.send(None)

@@ -168,7 +168,6 @@ class InlineWorkers:
             node=settings.context.placement.cluster_node_rank,
             state="running" if rank in self._workers else "dead",
             calls=tuple(self._logs[rank].calls()),
-            visible=",".join(settings.context.devices),
         )
 
     def wait_recovered(self, timeout: float) -> bool:

@@ -6,9 +6,9 @@ import os
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import ray
@@ -38,7 +38,7 @@ class LivingActor:
     is_roosts: bool  # a manager, an agent, or the host of a channel or data buffer
 
 
-class JobAccess:
+class JobAccess(AbstractContextManager["JobAccess"]):
     """`with JobAccess("my-job") as job:`. `running` says whether the job runs; an ended job is read from its folder."""
 
     def __init__(self, job: str, address: str | None = None) -> None:
@@ -116,22 +116,12 @@ class JobAccess:
         by_node: dict[str, list[tuple[str, int, int]]] = {}  # component, rank, pid
         for name, actor in self.actors().items():
             component, _, rank = name.rpartition(":")
-            if (
-                component
-                and rank.isdecimal()
-                and not actor.is_roosts
-                and (actor.node_id, actor.pid) not in pids
-            ):
+            is_worker = component and rank.isdecimal() and not actor.is_roosts
+            if is_worker and (actor.node_id, actor.pid) not in pids:
                 by_node.setdefault(actor.node_id, []).append((component, int(rank), actor.pid))
-        agents = {node: agent for node in by_node if (agent := self.agent(node)) is not None}
-        asked = {
-            node: agent.identify.remote([one[2] for one in by_node[node]]) for node, agent in agents.items()
-        }
-        hosts = (
-            {node: str(facts["NodeManagerAddress"]) for node, facts in self.alive_nodes().items()}
-            if asked
-            else {}
-        )
+        told = self.ask_agents("identify", {node: [one[2] for one in them] for node, them in by_node.items()})
+        alive = self.alive_nodes() if told else {}
+        hosts = {node: str(facts["NodeManagerAddress"]) for node, facts in alive.items()}
         return [
             StartedProcess(
                 component=component,
@@ -144,8 +134,8 @@ class JobAccess:
                 started=process.started,
                 logs=logs,
             )
-            for node, told in self.asked(asked).items()
-            for (component, rank, pid), (process, logs) in zip(by_node[node], told, strict=True)
+            for node, found in told.items()
+            for (component, rank, pid), (process, logs) in zip(by_node[node], found, strict=True)
         ]
 
     def actors(self, allocated: Collection[str] = ()) -> dict[str, LivingActor]:
@@ -179,9 +169,9 @@ class JobAccess:
     def host(self, node_id: str) -> str:
         return str(self.alive_nodes().get(node_id, {}).get("NodeManagerAddress", "")) or f"node {node_id[:8]}"
 
-    def agent(self, node_id: str, own: bool = False) -> Any | None:
+    def agent(self, node_id: str) -> Any | None:
         """The job's agent on a node, or this command's own if the job has none there; None if the node is gone."""
-        found = None if own or not self.running or node_id in self._own else agent_on(self.job, node_id)
+        found = None if not self.running or node_id in self._own else agent_on(self.job, node_id)
         return found or self.own_agents([node_id]).get(node_id)
 
     def own_agents(self, node_ids: Collection[str]) -> dict[str, Any]:
@@ -190,6 +180,14 @@ class JobAccess:
         missing = [alive[one] for one in node_ids if one in alive and one not in self._own]
         self._own |= start_agents(missing, f"shell-{secrets.token_hex(4)}")
         return {one: self._own[one] for one in node_ids if one in self._own}
+
+    def ask_agents(
+        self, method: str, about: Mapping[str, Any], within: float = ANSWER_WITHIN
+    ) -> dict[str, Any]:
+        """Ask the agents of these nodes, all at once. Leaves out nodes that are gone and those that do not answer."""
+        agents = {node: agent for node in about if (agent := self.agent(node)) is not None}
+        asked = {node: getattr(agent, method).remote(about[node]) for node, agent in agents.items()}
+        return self.asked(asked, within)
 
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:
         """The answers that come in time. Leaves out failures."""
@@ -218,12 +216,7 @@ class JobAccess:
             ray.kill(agent)
         self._connection.close()
 
-    def __enter__(self) -> JobAccess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -235,12 +228,11 @@ def _address_of(job: str) -> str | None:
     own = own_cluster_address()
     if own is None and found is not None:
         logs = next((one["logs"][0] for one in found[1] if one["logs"]), "").rpartition("/")[0]
+        kept = os.path.isdir(logs)  # noqa: PTH112
         raise JobEnded(
             code="RE106",
             what=f"job {job!r} has ended, and the Ray at {found[0].get('address')} on which it ran is gone",
-            why="an embedded Ray ends with its job, and takes the job's logs with it"
-            if not os.path.isdir(logs)  # noqa: PTH112
-            else "",
-            remedy=f"its logs are in {logs}" if os.path.isdir(logs) else "",  # noqa: PTH112
+            why="" if kept else "an embedded Ray ends with its job, and takes the job's logs with it",
+            remedy=f"its logs are in {logs}" if kept else "",
         )
     return own

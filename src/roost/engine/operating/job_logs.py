@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from roost.engine.health.diagnosis import listed
 from roost.engine.job.job_folder import StartedProcess
 from roost.engine.operating.job_access import JobAccess
 from roost.engine.processes.log_files import LineCutter, LogPiece, LogPosition
@@ -64,12 +65,8 @@ class JobLogs:
         for file in files:
             by_node.setdefault(file.process.node_id, []).append(file)
         first: dict[int, LogPiece] = {}
-        asked = {}
-        for node, theirs in by_node.items():
-            agent = self.access.agent(node)
-            if agent is not None:
-                asked[node] = agent.read_logs.remote([one.position for one in theirs])
-        for node, pieces in self.access.asked(asked).items():
+        asked = {node: [one.position for one in theirs] for node, theirs in by_node.items()}
+        for node, pieces in self.access.ask_agents("read_logs", asked).items():
             first.update({id(one): piece for one, piece in zip(by_node[node], pieces, strict=True)})
         for file in files:
             piece = first.get(id(file))
@@ -80,12 +77,12 @@ class JobLogs:
             end = piece.size  # a process may write faster than this reads
             yield from file.take(piece)
             while not file.problem and file.position.offset < end:
-                ref = self.access.agent(file.process.node_id).read_logs.remote([file.position])  # type: ignore[union-attr]
-                found = self.access.asked({0: ref}).get(0)
-                if found is None:
+                node = file.process.node_id
+                found = self.access.ask_agents("read_logs", {node: [file.position]})
+                if not found:
                     file.problem = f"{file.process.host} does not answer"
                     break
-                yield from file.take(found[0])
+                yield from file.take(found[node][0])
             if unfinished:
                 yield from file.flush()
 
@@ -160,14 +157,9 @@ class JobLogs:
         return [
             Finding(
                 code="RE151",
-                what=f"{counted(len(files), 'log file')} of {_names(files)} cannot be read",
+                what=f"{counted(len(files), 'log file')} of {listed(file.process.name for file in files)} cannot be read",
                 why=problem,
                 remedy=f"look on {host} in {folder}",
             )
             for (host, folder, problem), files in together.items()
         ]
-
-
-def _names(files: Sequence[_LogFile]) -> str:
-    names = list(dict.fromkeys(file.process.name for file in files))
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -23,27 +23,18 @@ def job_stacks(access: JobAccess, wanted: Sequence[StartedProcess]) -> list[Seen
     by_node: dict[str, list[StartedProcess]] = {}
     for one in wanted:
         by_node.setdefault(one.node_id, []).append(one)
-    asked = {}
-    for node, theirs in by_node.items():
-        agent = access.agent(node)
-        if agent is not None:
-            asked[node] = agent.stacks.remote([one.process for one in theirs])
     rounds = math.ceil(max(map(len, by_node.values()), default=0) / AT_ONCE)
-    told = access.asked(asked, ANSWER_WITHIN + 2 * EACH_WITHIN * rounds)  # py-spy, then the process itself
+    within = ANSWER_WITHIN + 2 * EACH_WITHIN * rounds  # py-spy, then the process itself
+    asked = {node: [one.process for one in theirs] for node, theirs in by_node.items()}
     found = {
         one.key: stacks
-        for node, answers in told.items()
+        for node, answers in access.ask_agents("stacks", asked, within).items()
         for one, stacks in zip(by_node[node], answers, strict=True)
     }
-    return [
-        SeenProcess(
-            process=one,
-            stacks=found.get(
-                one.key, ProcessStacks(state="unknown", problem=f"{one.host} does not answer, or is gone")
-            ),
-        )
-        for one in wanted
-    ]
+    for one in wanted:
+        problem = f"{one.host} does not answer, or is gone"
+        found.setdefault(one.key, ProcessStacks(state="unknown", problem=problem))
+    return [SeenProcess(process=one, stacks=found[one.key]) for one in wanted]
 
 
 def driver_of(access: JobAccess) -> StartedProcess | None:

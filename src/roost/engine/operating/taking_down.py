@@ -89,13 +89,16 @@ class TakingDown:
             if not force:
                 who = f"its driver, process {driver.pid} on {driver.host}," if driver else "its driver"
                 self.tell(f"asked {who} to end job {access.job}")
-                orderly = not self._wait(time.monotonic() + grace, "the driver to end the job")
+                orderly = not self._wait(
+                    time.monotonic() + grace, "waiting for the driver to end the job: {} left"
+                )
                 if not orderly:
                     self.tell(f"ending it from outside: the driver has not, in {grace:g} s")
         if not orderly:
-            self._end_from_outside(time.monotonic() + timeout)
+            # Repeatedly: some processes may just be starting.
+            self._wait(time.monotonic() + timeout, "waiting for the end of {}", self._end_from_outside)
         if force and driver is not None:
-            self._end_processes({driver.node_id: {driver.process}})
+            self._ask("end", {driver.node_id: {driver.process}})
         state = self._driver_state(DRIVER_WITHIN if orderly or force else 0.0)
         return TakenDown(
             orderly=orderly,
@@ -115,38 +118,32 @@ class TakingDown:
             told = find_actor(NodeManager.NAME, job).take_down.remote(order)
             ray.get(told, timeout=ANSWER_WITHIN)
 
-    def _wait(self, deadline: float, what: str) -> Remains:
-        """Wait until nothing is left, or until the deadline. Returns what is left."""
-        told = time.monotonic()
-        while (left := self._left()) and time.monotonic() < deadline:
-            if time.monotonic() - told >= TELL_EVERY:
-                told = time.monotonic()
-                self.tell(f"waiting for {what}: {left} left")
-            time.sleep(LOOK_EVERY)
-        return left
-
-    def _end_from_outside(self, deadline: float) -> None:
-        """Kill the job's processes and actors and give back its accelerators, repeatedly: some may just be starting."""
+    def _wait(self, deadline: float, message: str, step: Callable[[], None] = lambda: None) -> Remains:
+        """Wait until nothing is left, or until the deadline, with a step before each look. Returns what is left."""
         told = time.monotonic()
         while True:
-            self._note_families()
-            # The managers and agents first: a driver that goes on must not see losses that it would restart.
-            for name in self._actors():
-                with contextlib.suppress(ValueError, ray.exceptions.RayError):
-                    ray.kill(find_actor(name, self.access.job))
-            self._end_processes(self._families)
-            for name in self._allocated:
-                with contextlib.suppress(ValueError, ray.exceptions.RayError):
-                    ray.kill(ask_head(partial(ray.get_actor, name, NAMESPACE)))
-            for group in self._reservations():
-                remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
+            step()
             left = self._left()
             if not left or time.monotonic() > deadline:
-                return
+                return left
             if time.monotonic() - told >= TELL_EVERY:
                 told = time.monotonic()
-                self.tell(f"waiting for the end of {left}")
+                self.tell(message.format(left))
             time.sleep(LOOK_EVERY)
+
+    def _end_from_outside(self) -> None:
+        """Kill the job's processes and actors, and give back its accelerators."""
+        self._note_families()
+        # The managers and agents first: a driver that goes on must not see losses that it would restart.
+        for name in self._actors():
+            with contextlib.suppress(ValueError, ray.exceptions.RayError):
+                ray.kill(find_actor(name, self.access.job))
+        self._ask("end", self._families)
+        for name in self._allocated:
+            with contextlib.suppress(ValueError, ray.exceptions.RayError):
+                ray.kill(ask_head(partial(ray.get_actor, name, NAMESPACE)))
+        for group in self._reservations():
+            remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
 
     # -- what is there -----------------------------------------------------------------------------------
 
@@ -191,9 +188,6 @@ class TakingDown:
         for node_id, found in self._ask("families", roots).items():
             self._families[node_id] = set(found)
         self._found = max(self._found, sum(map(len, self._families.values())))
-
-    def _end_processes(self, processes: Mapping[str, set[Process]]) -> None:
-        self._ask("end", processes)
 
     def _driver_state(self, within: float) -> str:
         """The driver's state. Waits up to `within` seconds: a driver that ended its job ends soon."""

@@ -48,7 +48,15 @@ def tell_managers(
     master: tuple[str, int],
 ) -> None:
     """Not waited for: the managers answer other processes once they know."""
-    run = _new_run(job, address)
+    me, node_id, token = this_process(), ray.get_runtime_context().get_node_id(), secrets.token_hex(8)
+    follow_run(job, token)
+    run = {  # tells this run of the job from others of its name, and where its driver is
+        "token": token,
+        "time": time.time(),
+        "address": address,
+        "driver": {"pid": me.pid, "started": me.started, "node_id": node_id},
+        "host": socket.gethostname(),
+    }
     layout = {
         "nodes": inventory.nodes,
         "facts": [node.facts for node in live],
@@ -56,19 +64,9 @@ def tell_managers(
         "groups": dict(inventory.groups),
         "master_addr": master[0],
         "master_port": master[1],
-        "driver": this_process(),
-        "driver_node": ray.get_runtime_context().get_node_id(),
+        "driver": me,
+        "driver_node": node_id,
         "run": run,
     }
     managers[WorkerManager].open_history.remote(job, run)
     managers[NodeManager].set_layout.remote(layout)
-
-
-def _new_run(job: str, address: str) -> dict[str, Any]:
-    """What tells this run of the job from others of its name, and where its driver is."""
-    me, runtime = this_process(), ray.get_runtime_context()
-    token = secrets.token_hex(8)
-    follow_run(job, token)
-    run = {"token": token, "time": time.time(), "address": address}
-    driver = {"pid": me.pid, "started": me.started, "node_id": runtime.get_node_id()}
-    return {**run, "driver": driver, "host": socket.gethostname()}

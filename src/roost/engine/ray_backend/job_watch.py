@@ -11,9 +11,8 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -21,24 +20,27 @@ from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
 from roost.engine.events import Event
 from roost.engine.job.open_jobs import check_order
-from roost.engine.job.worker_watch import Loss, loss_event
+from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_event
 from roost.engine.processes.process_facts import Process
-from roost.engine.ray_backend.losses import causes_of, dead_nodes, loss_of
 from roost.engine.ray_backend.ray_workers import RayWorkers
-from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, WatchedJob, outlook, verb
+from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, outlook, verb
 from roost.engine.supervision.supervisor import Action, Failure
 from roost.errors import JobTakenDown
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import on_robots
 
+if TYPE_CHECKING:
+    from roost.engine.ray_backend.ray_backend import RayBackend
+
 LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
 SUSPECT_EVERY = 0.2  # the same, while the agent of a node does not answer
 SUSPECT_FOR = 30.0
+CAUSE_WITHIN = 1.0  # seconds in which Ray says whether it killed a process for want of memory
 NEWS_WITHIN = 2.0  # seconds that an error of a call waits for the news of the process's end
 
 
 class JobWatch:
-    def __init__(self, job: WatchedJob, groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> None:
+    def __init__(self, job: RayBackend, groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> None:
         self._job, self._watched = job, Watched(groups=groups)
         self._recovery = Recovery(job, self._watched, self._follow)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -191,10 +193,10 @@ class JobWatch:
 
     def _dead_for_ray(self, process: Process) -> list[Loss]:
         """The loss of a process that Ray has given up, although it has not ended yet."""
-        for order, workers in list(self._watched.groups.values()):
+        for _, workers in list(self._watched.groups.values()):
             for rank, report in list(workers.reports.items()):
                 if report.process == process:
-                    return [replace(loss_of(order, workers, rank), kind="ended")]
+                    return [Loss(kind="ended", worker=workers.watched(rank), seen=time.time())]
         return []
 
     def _is_current(self, loss: Loss) -> bool:
@@ -261,39 +263,71 @@ class JobWatch:
         nodes -= self._watched.lost
         self._watched.lost |= nodes
         failures: list[Failure] = []
-        processes: dict[str, dict[int, Loss]] = {}
-        for name, (order, workers) in list(self._watched.groups.items()):
+        lost: dict[str, dict[int, WatchedWorker]] = {}
+        for name, (_, workers) in list(self._watched.groups.items()):
             there = [place.rank for place in workers.placements if place.cluster_node_rank in nodes]
             workers.give_up_starting(there)  # where it cannot come to an end
             if there and name in self._watched.launched:
-                failures.append(
-                    Failure(
-                        component=name,
-                        cause="node lost",
-                        generations={rank: workers.generations[rank] for rank in there},
-                    )
-                )
-                processes[name] = {rank: loss_of(order, workers, rank) for rank in there}
+                lost[name] = {rank: workers.watched(rank) for rank in there}
+                generations = {rank: workers.generations[rank] for rank in there}
+                failures.append(Failure(component=name, cause="node lost", generations=generations))
         with self._watched.news:
             actions = self._watched.supervisor.failed(failures, time.monotonic())
         for action in actions:
-            losses = {
-                rank: processes[action.component][rank]
-                for rank in action.ranks
-                if rank in processes[action.component]
-            }
+            of_component = lost[action.component]
+            ended = [of_component[rank] for rank in action.ranks if rank in of_component]
             events = [
                 Event(
                     action=verb(action),
                     component=action.component,
-                    rank=rank,
-                    node=loss.worker.node,
+                    rank=one.rank,
+                    node=one.node,
                     cause="node lost",
-                    detail=f"{loss.worker.seat}; pid {loss.worker.process.pid} was on a node that is gone; {outlook(action)}",
+                    detail=f"{one.seat}; pid {one.process.pid} was on a node that is gone; {outlook(action)}",
                 )
-                for rank, loss in losses.items()
-                if loss.worker is not None
+                for one in ended
             ]
             self._recovery.tell(events)
-            self._note({loss.worker.process: loss for loss in losses.values() if loss.worker}, [action])
+            seen = time.time()
+            self._note({one.process: Loss(kind="node", worker=one, seen=seen) for one in ended}, [action])
         self._recovery.carry_out(actions)
+
+
+def causes_of(losses: Sequence[Loss], groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> list[str]:
+    """Why each process was lost. Ray is asked, all at once, about those that may have been short of memory."""
+    asked: dict[int, Any] = {}
+    for index, loss in enumerate(losses):
+        killed = loss.kind == "ended" and (loss.status is None or loss.status & 0x7F == 9)
+        if killed and not loss.out_of_memory:
+            assert loss.worker is not None
+            handle = groups[loss.worker.group][1].handles.get(loss.worker.rank)
+            if handle is not None:
+                asked[index] = handle._roost_seconds.remote("")
+    if asked:
+        ray.wait(list(asked.values()), num_returns=len(asked), timeout=CAUSE_WITHIN)
+    return [
+        "hang"
+        if loss.kind in ("hung", "resumed")
+        else "out of memory"
+        if loss.out_of_memory or (index in asked and _was_short_of_memory(asked[index]))
+        else "crash"
+        for index, loss in enumerate(losses)
+    ]
+
+
+def dead_nodes(table: Iterable[Mapping[str, Any]], ranks: Mapping[str, int]) -> set[int]:
+    """The ranks of the nodes that Ray's node table calls dead.
+
+    A node that the table does not have is not lost: Ray keeps dead nodes in it, and an answer may be incomplete.
+    """
+    return {ranks[node["NodeID"]] for node in table if node["NodeID"] in ranks and not node["Alive"]}
+
+
+def _was_short_of_memory(reference: Any) -> bool:
+    try:
+        ray.get(reference, timeout=0)
+    except ray.exceptions.OutOfMemoryError:
+        return True
+    except ray.exceptions.RayError as error:
+        return "running low on memory" in str(error)
+    return False

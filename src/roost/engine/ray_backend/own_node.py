@@ -38,8 +38,7 @@ class OwnRayNode:
 
 
 def _asked_layout(job: str) -> Mapping[str, Any]:
-    layout: Mapping[str, Any] = NodeManager.get_proxy(job).get_layout()
-    return layout
+    return NodeManager.get_proxy(job).get_layout()
 
 
 _kept_layout = cache(_asked_layout)

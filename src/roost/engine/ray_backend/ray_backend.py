@@ -40,6 +40,7 @@ from roost.engine.job.agents import agent_of
 from roost.engine.job.job_reader import JobReader
 from roost.engine.job.managers import (
     MANAGERS,
+    CollectiveManager,
     Manager,
     NodeManager,
     WorkerManager,
@@ -61,17 +62,16 @@ from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.process_facts import Owner
 from roost.engine.ray_backend.accelerator_uses import AcceleratorUses
 from roost.engine.ray_backend.allocation import start_allocated
-from roost.engine.ray_backend.group_registry import GroupRegistry
 from roost.engine.ray_backend.job_opening import chosen_nodes, tell_managers
 from roost.engine.ray_backend.job_watch import JobWatch
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.starting import Site, gathered, group_starts
 from roost.engine.reservation.reservation import Reservation
-from roost.errors import ClusterError, RoostError
+from roost.errors import ClusterError, RoostError, nearest
 from roost.inventory.groups import NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.ordering import NodeInfo
-from roost.planning.component_plan import accelerators_of
+from roost.planning.component_plan import AcceleratorKey, accelerators_of
 from roost.planning.plan import Plan
 
 
@@ -95,8 +95,7 @@ class RayBackend:
         self.live: list[LiveNode] = []
         self.inventory = Inventory(nodes=())
         self.master_addr, self.master_port = "", 0
-        self._registry = GroupRegistry(job, self._managers, self._groups)
-        self.accelerators = AcceleratorUses(Reservation(job, self.live), self._registry.accelerators)
+        self.accelerators = AcceleratorUses(Reservation(job, self.live), self._used_by_groups)
         job_opened(job, driver=owner)
 
     # -- the driver's way in -------------------------------------------------------------------------------------
@@ -140,9 +139,8 @@ class RayBackend:
             threading.Thread(target=self._look_for_order, name="roost-order", daemon=True).start()
 
     def _look_for_order(self) -> None:
-        with contextlib.suppress(
-            RoostError, ray.exceptions.RayError
-        ):  # such as a connection that is just closed
+        # Suppressed errors are such as of a connection that is just closed.
+        with contextlib.suppress(RoostError, ray.exceptions.RayError):
             check_order(self.job)
 
     # -- the way in for every other process ------------------------------------------------------------------------
@@ -233,8 +231,9 @@ class RayBackend:
             report(Progress(phase="started", done=len(begun), total=len(begun)))
             reports = gathered(begun, timeout, aftermath_of_launch(orders), report)
             for group in groups:
-                group.started(dict(group.handles), reports[id(group.start)])
-            self._registry.register(plan, list(zip(orders, groups, strict=True)))
+                assert group.start is not None
+                group.started(dict(group.handles), reports[group.start])
+            self._register(plan, list(zip(orders, groups, strict=True)))
         except BaseException:
             for group in groups:
                 group.stop()
@@ -293,18 +292,56 @@ class RayBackend:
     def current_plan(self, plan: Plan) -> Plan:
         return self._became.get(plan.digest, plan)
 
+    # -- finding groups, which the job's managers know all ---------------------------------------------------------
+
+    def _register(self, plan: Plan | None, groups: Sequence[tuple[GroupOrder, RayWorkers]]) -> None:
+        """Let the job's other processes find the groups, and the plan they come from."""
+        collective, workers = self._managers[CollectiveManager], self._managers[WorkerManager]
+        told = [
+            workers.register_groups.remote({order.name: group.description(order) for order, group in groups})
+        ]
+        for order, group in groups:
+            assert group.start is not None
+            where = (group.start.master_addr, group.start.master_port)
+            told.append(collective.register.remote(order.name, *where, len(order.placements)))
+        if plan is not None:
+            told.append(self._managers[NodeManager].add_plan.remote(plan.digest, pickle.dumps(plan)))
+        answer(told, "registering the groups")
+
+    def _used_by_groups(self) -> set[AcceleratorKey]:
+        """The accelerators of all groups of the job."""
+        try:
+            listed = WorkerManager.get_proxy(self.job).list_groups().values()
+            groups = [group["placements"] for group in listed]
+        except ClusterError:  # the manager was killed; this process still knows its own groups
+            check_cluster()
+            groups = [order.placements for order, _ in self._groups.values()]
+        return {key for placements in groups for key in accelerators_of(placements)}
+
     def taken(self, names: Sequence[str]) -> list[str]:
-        return self._registry.taken(names)
+        manager = WorkerManager.get_proxy(self.job)
+        there = manager.list_groups()
+        return [name for name in names if name in there and _any_alive(manager.get_workers(name))]
 
     def running_group(self, name: str) -> RunningGroup:
-        found = self._registry.description(name)
-        mine = self._groups.get(name)
-        workers = mine[1] if mine else RayWorkers.attached(self.job, name, found, self.inventory.nodes)
+        manager = WorkerManager.get_proxy(self.job)
+        found = manager.get_group(name)
+        if found is None:
+            raise ClusterError(
+                code="RE116",
+                what=f"job {self.job!r} has no group {name!r}",
+                remedy=nearest(name, manager.list_groups()),
+            )
+        if (mine := self._groups.get(name)) is not None:
+            workers = mine[1]
+        else:
+            workers = RayWorkers(self.job, name, found["placements"], self.inventory.nodes)
+            workers.refresh(found)
         return RunningGroup(methods=tuple(found["methods"]), members=workers)
 
     def restarted(self, name: str) -> None:
         if (known := self._groups.get(name)) is not None:  # None after a shutdown in another thread
-            self._registry.register(None, [known])
+            self._register(None, [known])
 
     def end_group(self, name: str) -> None:
         ended = self._groups.pop(name, None)
@@ -312,7 +349,8 @@ class RayBackend:
             return
         ended[1].stop()
         if self.is_open:
-            self._registry.remove(name)
+            self._managers[WorkerManager].remove_group.remote(name)
+            self._managers[CollectiveManager].remove.remote(name)
             self.accelerators.group_ended(name)
 
     def allocate(self, order: AllocationOrder) -> Any:
@@ -378,3 +416,16 @@ class RayBackend:
             self._connection.close()
             if self.owner:
                 forget_job(self.job)
+
+
+def _any_alive(workers: Sequence[Any]) -> bool:
+    """Whether a group still has a process. Workers end with the process that launched them."""
+    refs = [worker.__ray_ready__.remote() for worker in workers]
+    ready, busy = ray.wait(refs, num_returns=len(refs), timeout=2) if refs else ([], [])
+    for ref in ready:
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError:
+            continue
+        return True
+    return bool(busy)

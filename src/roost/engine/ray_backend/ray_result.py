@@ -8,16 +8,19 @@ import re
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
 from roost.engine.job.open_jobs import order_against
-from roost.engine.job.worker_watch import Loss
 from roost.engine.workers.remote_errors import Described, RemoteTraceback, first_line
 from roost.engine.workers.result import GroupResult, seconds
 from roost.errors import WorkerError
+
+if TYPE_CHECKING:
+    from roost.engine.ray_backend.ray_workers import RayWorkers
+    from roost.engine.ray_backend.worker_host import StartReport
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _BIG = 100_000  # bytes from which one copy for all ranks is worth a trip to the object store
@@ -65,22 +68,14 @@ def forget_abandoned() -> None:
     _abandoned.clear()
 
 
-class Losses(Protocol):
-    """What knows how processes ended."""
-
-    def loss_of(self, report: Any) -> tuple[Loss | None, str]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class KnownActor:
     """The worker an actor is."""
 
-    group: str
+    workers: RayWorkers
     rank: int
     seat: str
-    losses: Losses | None = None
-    report: Any = None
-    generation: int = 0
+    report: StartReport
 
 
 class RayResult(GroupResult):
@@ -207,8 +202,8 @@ class RayResult(GroupResult):
         group, rank = self.group, self.ranks[position]
         if cause is not None:  # an argument is missing, since the worker that should have made it is dead
             known = self._who.get(str(getattr(cause, "actor_id", "")))
-            group, rank = (known.group, known.rank) if known else ("", -1)
-        loss, outlook = known.losses.loss_of(known.report) if known and known.losses else (None, "")
+            group, rank = (known.workers.name, known.rank) if known else ("", -1)
+        loss, outlook = known.workers.loss_of(known.report) if known else (None, "")
         how = f": pid {known.report.process.pid} {loss.how}" if known and loss is not None else ""
         if loss is not None and loss.kind == "node":
             how = ": its node is gone"

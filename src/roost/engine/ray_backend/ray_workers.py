@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ray
 
 from roost.engine.backend import GroupOrder, ProcessFacts
 from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
+from roost.engine.events import Event
 from roost.engine.job.agents import agent_of
 from roost.engine.job.job_folder import StartedProcess
+from roost.engine.job.managers import WorkerManager
 from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.job_snapshot import LOOK_WITHIN
 from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.processes.process_facts import Process
-from roost.engine.ray_backend.attached_recovery import wait_until_recovered
 from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_abandoned, once, sweep
 from roost.engine.ray_backend.starting import GroupStart, gathered, was_shut_down
 from roost.engine.ray_backend.worker_host import StartReport
@@ -30,29 +34,15 @@ from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement
 
+if TYPE_CHECKING:
+    from roost.engine.ray_backend.job_watch import JobWatch
+
 # The workers this process knows, by actor id. Errors of arguments name them.
 _known_actors: weakref.WeakValueDictionary[str, KnownActor] = weakref.WeakValueDictionary()
 
 TOLD_WITHIN = 2.0  # seconds in which an agent should know that a group is shut down
+LOOK_EVERY = 0.2  # seconds between two looks at restarts of another process
 LOSS_WITHIN = 1.0  # seconds in which a node's agent knows how a process ended
-
-
-class WorkersWatch(Protocol):
-    """What follows the processes of a group, and restarts them."""
-
-    def ending(self, name: str, ranks: Sequence[int]) -> None: ...
-
-    def stopped(self, name: str, ranks: Sequence[int]) -> None: ...
-
-    def started(self, name: str, generations: Mapping[int, int]) -> None: ...
-
-    def drop(self, name: str) -> None: ...
-
-    def given_up(self, name: str) -> str: ...
-
-    def news_of(self, process: Process) -> tuple[Loss, str] | None: ...
-
-    def wait_recovered(self, name: str, timeout: float) -> bool: ...
 
 
 class RayWorkers:
@@ -70,23 +60,14 @@ class RayWorkers:
         self.handles: dict[int, Any] = {}
         self.reports: dict[int, StartReport] = {}
         self.generations: dict[int, int] = {}
-        self.watch: WorkersWatch | None = None  # in the process that launched the group
+        self.watch: JobWatch | None = None  # in the process that launched the group
         self._busy: set[int] = set()  # ranks that are being restarted
         self._guard = threading.Condition()  # of the busy ranks
-        self._replaced: list[
-            tuple[int, int, StartReport]
-        ] = []  # rank, generation, report of earlier processes
+        # Rank, generation and report of earlier processes.
+        self._replaced: list[tuple[int, int, StartReport]] = []
         self._node_of: dict[Process, int] = {}
         self._known: list[KnownActor] = []  # earlier generations too: their errors come later
         self._followed: dict[int, list[Process]] = {}  # whose logs the agents keep, by node
-
-    @classmethod
-    def attached(
-        cls, job: str, name: str, description: Mapping[str, Any], nodes: Sequence[Node]
-    ) -> RayWorkers:
-        group = cls(job, name, description["placements"], nodes)
-        group.refresh(description)
-        return group
 
     def _sit(self, placements: Sequence[Placement], nodes: Sequence[Node]) -> None:
         self.placements, self._nodes = tuple(placements), nodes
@@ -118,7 +99,7 @@ class RayWorkers:
         self.reports.update(reports)
         self.generations.update(generations)
         for rank, handle in handles.items():
-            known = KnownActor(self.name, rank, self.seats[rank], self, reports[rank], generations[rank])
+            known = KnownActor(self, rank, self.seats[rank], reports[rank])
             self._known.append(known)
             actor = handle._actor_id.hex()
             if self.start is not None or actor not in _known_actors:  # who launched it knows more of its end
@@ -211,7 +192,7 @@ class RayWorkers:
 
     def wait_recovered(self, timeout: float) -> bool:
         if self.watch is None:
-            done, why = wait_until_recovered(self, timeout)
+            done, why = self._wait_attached(timeout)
         else:
             done = self.watch.wait_recovered(self.name, timeout)
             why = self.watch.given_up(self.name)
@@ -220,12 +201,32 @@ class RayWorkers:
             self._refuse(why)
         return done
 
-    # -- looking -----------------------------------------------------------------------------------------------
+    def _wait_attached(self, timeout: float) -> tuple[bool, str]:
+        """Wait for restarts that another process carries out: the job's managers know of them.
 
-    def current(self, timeout: float) -> list[ProcessFacts]:
-        """What the agents see of the processes of the latest generation."""
-        latest = {one.rank: one for one in self.observe(timeout)}
-        return [latest[rank] for rank in sorted(latest)]
+        Returns whether every restart is over in time, and why the group was given up, if it was. Takes over new
+        processes.
+        """
+        deadline = time.monotonic() + timeout
+        manager = WorkerManager.get_proxy(self.job)
+        while True:
+            found = manager.get_group(self.name)
+            if found is None:
+                raise WorkerError(code="RE116", what=f"group {self.name!r} was shut down")
+            self.refresh(found)
+            latest = {one.rank: one for one in self.observe(LOOK_WITHIN)}
+            dead = {one.pid for one in latest.values() if one.state == "dead"}
+            events = [event for event in manager.get_events() if event.component == self.name]
+            if not dead:
+                return True, ""
+            if _is_settled(events, dead):
+                given_up = [event for event in events if event.action == "given up"]
+                return True, given_up[-1].detail if given_up else ""
+            if time.monotonic() > deadline:
+                return False, ""
+            time.sleep(LOOK_EVERY)
+
+    # -- looking -----------------------------------------------------------------------------------------------
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
         """What the agents of the nodes see; all are asked at once, and none is waited for longer than that."""
@@ -259,7 +260,6 @@ class RayWorkers:
                 node=self._node_of[report.process],
                 state=seen.get((report.node_id, report.process), ("unknown", ()))[0],
                 calls=tuple(seen.get((report.node_id, report.process), ("", ()))[1]),
-                visible=report.visible or "",
             )
             for rank, generation, report in processes
         ]
@@ -275,30 +275,26 @@ class RayWorkers:
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         """Restart these ranks by hand. If one fails to start, end all of them; other ranks keep running."""
-        self._claim(ranks, wait=0)
-        try:
-            self._start_anew(ranks, timeout)
-        except BaseException:
-            if self.watch is not None:
-                self.watch.stopped(self.name, ranks)
-            raise
-        finally:
-            self._free(ranks)
+        with self._claimed(ranks, wait=0):
+            try:
+                self._start_anew(ranks, timeout)
+            except BaseException:
+                if self.watch is not None:
+                    self.watch.stopped(self.name, ranks)
+                raise
 
     def recover(self, ranks: Sequence[int], timeout: float) -> bool:
         """Restart these ranks for the watch, once none is being restarted by hand. False if all were restarted so."""
         before = {rank: self.generations[rank] for rank in ranks}
-        self._claim(ranks, wait=timeout)
-        try:
+        with self._claimed(ranks, wait=timeout):
             if all(self.generations[rank] != before[rank] for rank in ranks):
                 return False
             self._start_anew(ranks, timeout)
-        finally:
-            self._free(ranks)
         return True
 
-    def _claim(self, ranks: Sequence[int], wait: float) -> None:
-        """Note that these ranks are being restarted. Raise if some still are after so many seconds: they would run twice."""
+    @contextmanager
+    def _claimed(self, ranks: Sequence[int], wait: float) -> Iterator[None]:
+        """These ranks are being restarted. Raise if some still are after so many seconds: they would run twice."""
         with self._guard:
             if not self._guard.wait_for(lambda: self._busy.isdisjoint(ranks), wait):
                 raise WorkerError(
@@ -307,11 +303,12 @@ class RayWorkers:
                     remedy="wait for it with wait_recovered()",
                 )
             self._busy.update(ranks)
-
-    def _free(self, ranks: Sequence[int]) -> None:
-        with self._guard:
-            self._busy.difference_update(ranks)
-            self._guard.notify_all()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._busy.difference_update(ranks)
+                self._guard.notify_all()
 
     def _start_anew(self, ranks: Sequence[int], timeout: float) -> None:
         assert self.start is not None
@@ -321,7 +318,7 @@ class RayWorkers:
         self._kill(ranks)
         try:
             found = gathered(self.begin(ranks), timeout, aftermath, lambda _: None)
-            self.started({rank: self.handles[rank] for rank in ranks}, found[id(self.start)])
+            self.started({rank: self.handles[rank] for rank in ranks}, found[self.start])
             if not self.running:  # `stop` may not have seen them
                 raise was_shut_down(self.name)
         except BaseException as error:
@@ -344,24 +341,28 @@ class RayWorkers:
         self.start.order, self.start.inventory = order, inventory
         self._sit(order.placements, inventory.nodes)
 
+    def watched(self, rank: int) -> WatchedWorker:
+        """The current process of a rank, as an agent watches it."""
+        assert self.start is not None
+        return WatchedWorker(
+            process=self.reports[rank].process,
+            group=self.name,
+            rank=rank,
+            generation=self.generations[rank],
+            node=self.placements[rank].cluster_node_rank,
+            seat=self.seats[rank],
+            ping=self.start.order.policy.ping,
+            logs=self.reports[rank].logs,
+        )
+
     def started(self, handles: Mapping[int, Any], reports: Mapping[int, StartReport]) -> None:
         """Note started ranks, and let the agents of their nodes keep what they log."""
         assert self.start is not None
         self.accept(handles, reports, {rank: self.start.generations[rank] for rank in handles})
         by_node: dict[int, list[Any]] = {}
         for rank, report in reports.items():
-            node = self.placements[rank].cluster_node_rank
-            watched = WatchedWorker(
-                process=report.process,
-                group=self.name,
-                rank=rank,
-                generation=self.generations[rank],
-                node=node,
-                seat=self.seats[rank],
-                ping=self.start.order.policy.ping,
-                logs=report.logs,
-            )
-            by_node.setdefault(node, []).append((watched, report.call_log))
+            watched = self.watched(rank)
+            by_node.setdefault(watched.node, []).append((watched, report.call_log))
         for node, followed in by_node.items():
             self.start.site.live[node].agent.follow.remote(followed, self.start.history)
             self._followed.setdefault(node, []).extend(worker.process for worker, _ in followed)
@@ -405,3 +406,17 @@ def _is_reference(argument: Any) -> bool:
 
 def _references(result: GroupResult) -> Sequence[Any]:
     return result.refs if isinstance(result, RayResult) else result.wait()
+
+
+def _is_settled(events: Iterable[Event], dead: set[int]) -> bool:
+    """Whether nothing more will be done about these processes, by the history of their group."""
+    known, restarting = set[int](), set[int | None]()
+    for event in events:
+        known.update(pid for pid in dead if f"pid {pid} " in event.detail)
+        if event.action == "restarting":
+            restarting.add(event.rank)
+        elif event.action == "restarted" and event.rank is not None:
+            restarting.discard(event.rank)
+        elif event.action in ("restarted", "given up"):
+            restarting.clear()
+    return known == dead and not restarting

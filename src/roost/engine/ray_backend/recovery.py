@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import ray
 
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
-from roost.engine.connection.discovery import LiveNode
 from roost.engine.events import Event
 from roost.engine.job.worker_watch import Loss, WatchedWorker
 from roost.engine.ray_backend.ray_workers import RayWorkers
@@ -25,6 +24,9 @@ from roost.errors import JobEnded, RoostError
 from roost.planning.plan import Plan
 from roost.planning.relocation import Relocation, relocate
 
+if TYPE_CHECKING:
+    from roost.engine.ray_backend.ray_backend import RayBackend
+
 log = logging.getLogger("roost")
 
 
@@ -34,21 +36,6 @@ class Launched:
 
     plan: Plan
     names: dict[str, str]  # of groups, by component
-
-
-class WatchedJob(Protocol):
-    """What the watch needs of its job."""
-
-    job: str
-    live: list[LiveNode]
-
-    def record(self, events: Sequence[Event]) -> None: ...
-
-    def relocated(self, before: Plan, plan: Plan, orders: Mapping[str, GroupOrder]) -> None:
-        """Reserve what moved processes need, and let everyone know the new plan."""
-
-    def restarted(self, name: str) -> None:
-        """Let the job's other processes find the new processes of a group."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,12 +56,11 @@ class Watched:
 
 
 class Recovery:
-    def __init__(self, job: WatchedJob, watched: Watched, follow: Callable[[int], None]) -> None:
+    def __init__(self, job: RayBackend, watched: Watched, follow: Callable[[int], None]) -> None:
         self._job, self._watched, self._follow = job, watched, follow
         self._threads: list[threading.Thread] = []
-        self._moving = (
-            threading.Lock()
-        )  # nodes may be lost one after the other, and each move begins with the last plan
+        # Nodes may be lost one after the other, and each move begins with the last plan.
+        self._moving = threading.Lock()
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -150,17 +136,12 @@ class Recovery:
         self.tell([self._event(name, restart.ranks, "restarted", restart.cause, detail)])
 
     def _event(self, name: str, ranks: Sequence[int], action: str, cause: str, detail: str) -> Event:
-        place = (
-            self._watched.groups[name][1].placements[ranks[0]]
-            if ranks and name in self._watched.groups
-            else None
-        )
-        alone = len(ranks) == 1
+        alone, known = len(ranks) == 1, self._watched.groups.get(name)
         return Event(
             action=action,
             component=name,
             rank=ranks[0] if alone else None,
-            node=place.cluster_node_rank if place is not None and alone else None,
+            node=known[1].placements[ranks[0]].cluster_node_rank if known and alone else None,
             cause=cause,
             detail=detail if alone else f"ranks {', '.join(map(str, ranks))}: {detail}",
         )

@@ -58,10 +58,9 @@ class Site:
         node = placement.cluster_node_rank
         if not placement.holds_accelerators:
             return on_node(self.live[node].node_id)
-        bundle = self.reservation.bundle_for(node, placement.hardware)
-        assert bundle is not None
+        group, index = self.reservation.held[node, placement.hardware[0]].bundle
         return PlacementGroupSchedulingStrategy(
-            bundle[0], placement_group_bundle_index=bundle[1], placement_group_capture_child_tasks=True
+            group, placement_group_bundle_index=index, placement_group_capture_child_tasks=True
         )
 
 
@@ -71,7 +70,7 @@ class _Expected:
     visible: str | None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class GroupStart:
     """What starts the processes of one group; each rank can be started again where it was."""
 
@@ -223,15 +222,15 @@ def group_starts(site: Site, plan: Plan, orders: Sequence[GroupOrder], history: 
 
 def gathered(
     starts: Mapping[Any, tuple[GroupStart, int]], timeout: float, aftermath: str, report: Report
-) -> dict[int, dict[int, StartReport]]:
+) -> dict[GroupStart, dict[int, StartReport]]:
     """Wait for every process, and check that each is where it should be.
 
-    Returns what each rank reports, by the identity of its start. `aftermath` says in errors what becomes of the rest.
+    Returns what each rank reports. `aftermath` says in errors what becomes of the rest.
     """
-    reports: dict[int, dict[int, StartReport]] = {id(start): {} for start, _ in starts.values()}
+    reports: dict[GroupStart, dict[int, StartReport]] = {start: {} for start, _ in starts.values()}
     deadline = time.monotonic() + timeout
     waiting, ready_count = list(starts), 0
-    job = next((start.site.job for start, _ in starts.values()), "")
+    job = next((start.site.job for start in reports), "")
     while waiting:
         left = max(0.0, deadline - time.monotonic())
         ready, waiting = patient_wait(waiting, left, job=job)
@@ -240,14 +239,13 @@ def gathered(
         for ref in ready:
             start, rank = starts[ref]
             try:
-                reports[id(start)][rank] = ray.get(ref)
+                reports[start][rank] = ray.get(ref)
             except ray.exceptions.RayError as error:
                 raise _failed(start, rank, error, aftermath) from traced_cause(error)
             ready_count += 1
             report(Progress(phase="ready", done=ready_count, total=len(starts)))
-    for start in {id(start): start for start, _ in starts.values()}.values():
-        wrong = start.misplaced(reports[id(start)])
-        if wrong:
+    for start, found in reports.items():
+        if wrong := start.misplaced(found):
             raise LaunchError(
                 code="RE109",
                 what=f"{len(wrong)} workers of {start.order.name!r} are not where they should be",

@@ -11,7 +11,6 @@ import inspect
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +56,6 @@ class StartReport:
     process: Process
     call_log: int  # the descriptor of its log of calls
     visible: str | None
-    seconds: float
     logs: tuple[str, ...] = ()  # the files its output goes to, errors first
 
 
@@ -75,7 +73,6 @@ class WorkerHost:
         return self._roost_name
 
     def _roost_start(self, order: StartOrder, program: bytes, visible_variable: str | None) -> StartReport:
-        began = time.perf_counter()
         type(self).__name__ = self._roost_name  # Ray's title of an idle actor is the name of its class
         os.environ.update(order.variables)
         for name, value in order.defaults.items():
@@ -88,9 +85,7 @@ class WorkerHost:
         keep_own(self._roost_calls)
         os._exit = _noting(self._roost_calls, os._exit)  # type: ignore[assignment]
         runtime = ray.get_runtime_context()
-        self._roost_task_id = (
-            runtime.worker.core_worker.get_current_task_id
-        )  # faster than runtime.get_task_id
+        self._roost_task_id = runtime.worker.core_worker.get_current_task_id  # faster than runtime's
         threading.Thread(  # before the constructor, which may hang: then its stack is wanted
             target=_beat, args=(self._roost_calls, order.ping), name="roost-heartbeat", daemon=True
         ).start()
@@ -109,7 +104,6 @@ class WorkerHost:
             process=this_process(),
             call_log=self._roost_calls.fd,
             visible=os.environ.get(visible_variable) if visible_variable else None,
-            seconds=time.perf_counter() - began,
             logs=logs_of(os.getpid(), logs_folder()),
         )
 
@@ -128,8 +122,17 @@ class WorkerHost:
         _set_title(f"ray::{self._roost_name}.{method}")
         return self._roost_calls.begin(method, self._roost_task_id().binary())
 
-    def _roost_raise(self, error: BaseException, method: str) -> NoReturn:
+    def _roost_end(self, place: int) -> None:
+        if self._roost_forked:
+            self._roost_end_fork(None)
+        self._roost_calls.end(place, RETURNED)
+
+    def _roost_raise(self, error: BaseException, method: str, place: int | None = None) -> NoReturn:
         """Raise the error, or a description of it where the caller could make no copy of it."""
+        if self._roost_forked:
+            self._roost_end_fork(error)
+        if place is not None:
+            self._roost_calls.end(place, RAISED)
         if not isinstance(error, Exception):
             self._roost_raise_exit(error)
         portable = as_portable(error, cloudpickle, Origin(*self._roost_seat, method))
@@ -244,13 +247,8 @@ def _forwarded(method: str) -> Callable[..., Any]:
             args, kwargs = assembled(args, kwargs)  # type: ignore[assignment]
             value = getattr(self._roost_worker, method)(*args, **kwargs)
         except BaseException as error:
-            if self._roost_forked:
-                self._roost_end_fork(error)
-            self._roost_calls.end(place, RAISED)
-            self._roost_raise(error, method)
-        if self._roost_forked:
-            self._roost_end_fork(None)
-        self._roost_calls.end(place, RETURNED)
+            self._roost_raise(error, method, place)
+        self._roost_end(place)
         return value
 
     return forward
@@ -265,13 +263,8 @@ def _forwarded_async(method: str) -> Callable[..., Any]:
             if inspect.isawaitable(value):
                 value = await value
         except BaseException as error:
-            if self._roost_forked:
-                self._roost_end_fork(error)
-            self._roost_calls.end(place, RAISED)
-            self._roost_raise(error, method)
-        if self._roost_forked:
-            self._roost_end_fork(None)
-        self._roost_calls.end(place, RETURNED)
+            self._roost_raise(error, method, place)
+        self._roost_end(place)
         return value
 
     return forward

@@ -76,9 +76,8 @@ def _probe(size: BundleSize) -> Any:
     return _read_bundle.options(scheduling_strategy=where, **amount).remote(size.resource)
 
 
-@ray.remote(
-    num_cpus=0, max_calls=0
-)  # Ray ends a process that has used an accelerator, unless it may be reused
+# Ray ends a process that has used an accelerator, unless it may be reused.
+@ray.remote(num_cpus=0, max_calls=0)
 def _read_bundle(resource: str) -> MeasuredBundle:
     context = ray.get_runtime_context()
     names = [str(name) for name in context.get_accelerator_ids().get(resource, ())]

@@ -230,9 +230,6 @@ class Reservation:
         manager = find_actor(NodeManager.NAME, self.job)
         answer(manager.add_holdings.remote(self.held), "recording the reservation")
 
-    def bundle_for(self, node: int, devices: Sequence[int]) -> Bundle | None:
-        return self.held[(node, devices[0])].bundle if devices else None
-
     def device_names(self, node: int, devices: Sequence[int]) -> list[str]:
         return [self.held[(node, device)].name for device in devices]
 
