@@ -6,10 +6,9 @@ script only puts them in place.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from functools import partial
 from urllib.parse import quote
 
 from roost.config.ranks import ranges
@@ -17,7 +16,7 @@ from roost.engine.job_snapshot import ChannelStatus, JobSnapshot
 from roost.engine.status import ProcessStatus
 from roost.engine.workers.call_summary import COLUMNS, STEP
 from roost.planning.plan import Plan
-from roost.views.drawing import fill_of, text
+from roost.views.drawing import text
 from roost.views.job_words import (
     BAD,
     STATES,
@@ -31,8 +30,9 @@ from roost.views.job_words import (
     state_counts,
 )
 from roost.views.map_picture import MapStates, map_picture
-from roost.views.page import PAGE_STYLE, page_head
-from roost.views.process_search import FIELD, SCRIPT_HASH, search_scripts
+from roost.views.page import chip, page_head, table
+from roost.views.process_search import FIELD, search_scripts
+from roost.views.process_search import SCRIPT as SEARCH_SCRIPT
 from roost.views.process_search import STYLE as SEARCH_STYLE
 from roost.views.style import Style
 from roost.views.use_lanes import UseLane, lanes_picture
@@ -42,8 +42,7 @@ MOST_NODES = 64  # rows
 MOST_EVENTS = 50
 MOST_LANES = 64  # of single accelerators
 MOST_NODE_LANES = 32  # of nodes, if there are more accelerators than that
-_PARTS = ("head", "map", "components", "use", "processes", "channels", "nodes", "events")
-_NAMES = {
+_SECTIONS = {
     "components": "Components",
     "use": "Use of each accelerator",
     "processes": "Processes",
@@ -91,7 +90,7 @@ source.onmessage = message => {
 };
 source.onerror = () => { said.textContent = "No answer from `roost status --web`. What is below may be old."; };
 """
-PAGE_SCRIPT_HASH = "sha256-" + b64encode(sha256(SCRIPT.encode()).digest()).decode()
+_table = partial(table, cell=str)  # its cells are HTML
 
 
 def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
@@ -99,15 +98,10 @@ def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
     parts = job_parts(snapshot)
     plan = snapshot.plans[-1] if snapshot.plans else None
     body = [f'<p><a href="{text(back)}">all jobs</a></p>\n'] if back else []
-    for name in _PARTS:
-        if name == "map":
-            body.append(
-                (FIELD if plan is not None else "") + f'<div class="map" id="map">{parts[name]}</div>\n'
-            )
-        elif name == "head":
-            body.append(f'<div id="head">{parts[name]}</div>\n')
-        else:
-            body.append(f'<section><h2>{_NAMES[name]}</h2><div id="{name}">{parts[name]}</div></section>\n')
+    body += [f'<div id="head">{parts["head"]}</div>\n', FIELD if plan is not None else ""]
+    body.append(f'<div class="map" id="map">{parts["map"]}</div>\n')
+    for name, heading in _SECTIONS.items():
+        body.append(f'<section><h2>{heading}</h2><div id="{name}">{parts[name]}</div></section>\n')
     search = search_scripts(plan) if plan is not None else ""
     return _page(f"job {snapshot.job}", events_url, "".join(body) + search, search=plan is not None)
 
@@ -119,10 +113,9 @@ def jobs_page(snapshots: Sequence[JobSnapshot], events_url: str) -> str:
 
 
 def _page(title: str, events_url: str, body: str, search: bool = False) -> str:
-    scripts = (PAGE_SCRIPT_HASH, SCRIPT_HASH) if search else (PAGE_SCRIPT_HASH,)
+    scripts = (SCRIPT, SEARCH_SCRIPT) if search else (SCRIPT,)
     return (
-        f"{page_head(*scripts, connects=True)}<title>{text(title)}</title>\n"
-        f"<style>{PAGE_STYLE}{SEARCH_STYLE}{STYLE}</style>\n</head>\n"
+        f"{page_head(title, *scripts, style=SEARCH_STYLE + STYLE, connects=True)}"
         f'<body data-events="{text(events_url)}">\n<div id="connection" role="status"></div>\n'
         f"{body}<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
@@ -202,8 +195,7 @@ def _map(plan: Plan, snapshot: JobSnapshot) -> str:
 def _components(snapshot: JobSnapshot, style: Style) -> str:
     rows = [
         (
-            f'<span class="chip" style="background:{fill_of(style.hues[line.name])}">{text(style.letters[line.name])}</span>'
-            f"{text(line.name)}",
+            chip(style, line.name),
             line.processes,
             f'<span class="state{"" if line.is_fine else " bad"}">{text(line.states)}</span>',
             text(line.now),
@@ -350,15 +342,6 @@ def _nodes(snapshot: JobSnapshot) -> Iterator[str]:
 def _state(state: str) -> str:
     kind = "bad" if state in BAD else state.replace(" ", "-")
     return f'<span class="state {kind}">{text(state)}</span>'
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose cells are HTML."""
-    if not rows:
-        return ""
-    head = "<tr>" + "".join(f"<th>{text(one)}</th>" for one in heads) + "</tr>\n" if heads else ""
-    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f"<table>\n{head}{''.join(lines)}</table>\n"
 
 
 def changed_parts(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
