@@ -12,21 +12,26 @@ from functools import partial
 from urllib.parse import quote
 
 from roost.config.ranks import ranges
-from roost.engine.job_snapshot import ChannelStatus, JobSnapshot
+from roost.engine.job_snapshot import JobSnapshot
 from roost.engine.status import ProcessStatus
 from roost.engine.workers.call_summary import COLUMNS, STEP
 from roost.planning.plan import Plan
 from roost.views.drawing import text
 from roost.views.job_words import (
     BAD,
+    CHANNEL_HEADS,
+    JOB_HEADS,
+    NODE_HEADS,
+    PROCESS_HEADS,
     STATES,
+    channel_cells,
     component_lines,
-    doing,
     driver_words,
     duration,
     headline,
+    node_cells,
     node_words,
-    place_words,
+    process_cells,
     state_counts,
 )
 from roost.views.map_picture import MapStates, map_picture
@@ -137,8 +142,7 @@ def jobs_parts(snapshots: Sequence[JobSnapshot]) -> dict[str, str]:
         )
         for one in snapshots
     ]
-    heads = ("job", "state", "plan", "processes", "restarts", "nodes", "driver", "last event")
-    return {"jobs": _table(heads, rows) if rows else "<p>no job is running</p>"}
+    return {"jobs": _table(JOB_HEADS, rows) or "<p>no job is running</p>"}
 
 
 def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
@@ -150,9 +154,9 @@ def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
         "components": _components(snapshot, style),
         "use": _use(snapshot, style) if use is None else use,
         "processes": "".join(_processes(snapshot)),
-        "channels": _channels(snapshot.channels),
+        "channels": table(CHANNEL_HEADS, map(channel_cells, snapshot.channels)),
         "nodes": "".join(_nodes(snapshot)),
-        "events": _table((), [(text(str(event)),) for event in reversed(snapshot.events[-MOST_EVENTS:])]),
+        "events": table((), [(event,) for event in reversed(snapshot.events[-MOST_EVENTS:])]),
     }
 
 
@@ -283,58 +287,23 @@ def _processes(snapshot: JobSnapshot) -> Iterator[str]:
     shown: Sequence[ProcessStatus] = snapshot.processes
     if len(shown) > MOST_PROCESSES:
         shown = snapshot.unwell[:MOST_PROCESSES]
-    rows = []
-    for one in shown:
-        node, devices = place_words(one)
-        rows.append(
-            (
-                text(f"{one.component}:{one.rank}"),
-                _state(one.state),
-                text(node),
-                text(devices),
-                "" if one.pid is None else str(one.pid),
-                "" if one.generation is None else str(one.generation),
-                text(doing(one)),
-            )
-        )
-    yield _table(("process", "state", "node", "devices", "pid", "restarts", "call"), rows)
+    rows = [
+        (text(name), _state(state), *map(text, others)) for name, state, *others in map(process_cells, shown)
+    ]
+    yield _table(PROCESS_HEADS, rows)
     left = len(snapshot.processes) - len(shown)
     if left:
         fine = "all are well" if not shown else f"{left:,} others left out"
         yield f'<p class="dim">{fine}; `roost status {text(snapshot.job)} --all` shows every process</p>'
 
 
-def _channels(channels: Sequence[ChannelStatus]) -> str:
-    rows = [
-        (
-            text(one.name),
-            ("no answer" if one.length is None else f"{one.length:,}")
-            + (f" of {one.capacity:,}" if one.capacity is not None else "")
-            + (", closed" if one.closed else ""),
-            *(
-                f"{number:,}"
-                for number in (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
-            ),
-        )
-        for one in channels
-    ]
-    return _table(("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again"), rows)
-
-
 def _nodes(snapshot: JobSnapshot) -> Iterator[str]:
     shown = [one for one in snapshot.nodes if one.state != "up" or len(snapshot.nodes) <= MOST_NODES]
     rows = [
-        (
-            str(one.rank),
-            text(one.host),
-            _state(one.state),
-            str(one.accelerators),
-            f"{one.machine.load:.1f} of {one.machine.cpus}" if one.machine else "",
-            f"{one.machine.free_gib:.0f} of {one.machine.memory_gib:.0f} GiB" if one.machine else "",
-        )
-        for one in shown[:MOST_NODES]
+        (rank, text(host), _state(state), *others)
+        for rank, host, state, *others in map(node_cells, shown[:MOST_NODES])
     ]
-    yield _table(("node", "host", "state", "accelerators", "load", "memory free"), rows)
+    yield _table(NODE_HEADS, rows)
     if len(shown) < len(snapshot.nodes):
         yield f'<p class="dim">{text(node_words(snapshot))}</p>'
 
