@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from roost.cli.options import all_of
 from roost.config.document import Document
 from roost.config.job import read_job
 from roost.config.placement_editing import other_rules, with_rules
@@ -19,7 +20,6 @@ from roost.planning.model_parallel import ModelParallelComponentPlacement
 if TYPE_CHECKING:
     from roost.engine.reservation.cluster_snapshot import ClusterSnapshot
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 model_parallel_option = click.option(
     "--model-parallel", is_flag=True, help="Place as ModelParallelComponentPlacement does."
 )
@@ -28,12 +28,14 @@ live_option = click.option(
 )
 
 
-def cluster_options(command: Command) -> Command:
-    on = click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8 or 2x8:A800,1x8:4090,2x0.")
-    inventory = click.option(
-        "--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file."
-    )
-    return on(inventory(model_parallel_option(command)))
+inventory_option = click.option(
+    "--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file."
+)
+cluster_options = all_of(
+    click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8 or 2x8:A800,1x8:4090,2x0."),
+    inventory_option,
+    model_parallel_option,
+)
 
 
 def check_one(on: str | None, inventory: str | None, live: bool = False) -> None:

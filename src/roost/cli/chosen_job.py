@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from roost.cli.options import Command
 from roost.cli.shell_completion import Completion, complete_job
 from roost.config.document import JobFile
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _config_dir = click.option(
     "--config-dir",
     metavar="DIR",
@@ -66,8 +65,8 @@ def jobs_arguments(command: Command) -> Command:
 
 def job_files(names: tuple[str, ...], config_dir: str | None, config_name: str | None) -> tuple[JobFile, ...]:
     """The files of these names, and the one that `--config-name` names."""
+    files = tuple(JobFile(name, config_dir) for name in names)
     if config_name is None:
-        return tuple(JobFile(name, config_dir) for name in names)
-    directory = config_dir or "."
+        return files
     file = os.path.join(config_dir or "", config_name.removesuffix(".yaml") + ".yaml")  # noqa: PTH118
-    return (*(JobFile(name, config_dir) for name in names), JobFile(file, directory))
+    return (*files, JobFile(file, config_dir or "."))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
 from roost.cli.chosen_cluster import cluster_options, live_option, live_snapshot
 from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan, saved_plan
-from roost.cli.ending import DIFFERENT, FINE, FORMAT_VERSION, emit, emit_json, located, refused, tell_findings
+from roost.cli.ending import DIFFERENT, FINE, emit, emit_result, located, refused, tell_findings
 from roost.cli.shell_completion import complete_override
 from roost.config.document import JobFile
 from roost.errors import Finding, RoostError
@@ -64,16 +63,15 @@ def command(
         return refused(error, before, as_json)
     names = before, after or LIVE
     if as_json:
-        data: dict[str, Any] = {"format_version": FORMAT_VERSION, "same": not found}
-        data |= {"before": _side(names[0], old), "after": _side(names[1], new), **found.to_dict()}
-        emit_json({**data, "findings": [finding.to_dict() for finding in findings]})
+        sides = {"before": _side(names[0], old), "after": _side(names[1], new)}
+        emit_result(same=not found, **sides, **found.to_dict(), findings=findings)
     else:
         emit(render_differences(found, *names, show_all))
     tell_findings(findings)
     return DIFFERENT if found and as_exit_code else FINE
 
 
-def _side(name: str, plan: Plan | None) -> dict[str, Any]:
+def _side(name: str, plan: Plan | None) -> dict[str, object]:
     return {"name": name, "digest": plan and plan.digest}
 
 

@@ -8,7 +8,7 @@ import sys
 import click
 
 from roost.cli.chosen_cluster import live_option
-from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, emit_json, tell, wants_colour
+from roost.cli.ending import FINE, FOUND, emit, emit_result, tell, wants_colour
 from roost.cli.running_job import named_or_own
 from roost.engine.health.diagnosis import diagnose_cluster, diagnose_machine
 from roost.engine.health.machine_facts import MachineFacts
@@ -39,21 +39,11 @@ def command(address: str | None, live: bool, as_json: bool) -> int:
         here = inspect_machine(jobs_folder(), os.environ)
         checked, findings, subject = [(here, False)], diagnose_machine(here), f"this machine, {here.host}"
     if as_json:
-        emit_json(
-            {
-                "format_version": FORMAT_VERSION,
-                "machines": [_data(facts, is_head) for facts, is_head in checked],
-                "findings": [one.to_dict() for one in findings],
-            }
-        )
+        emit_result(machines=[_data(*one) for one in checked], findings=findings)
     else:
         if findings:
             emit(render_findings(findings, colour=wants_colour(sys.stdout)))
-        tell(
-            f"checked {subject}: {counted(len(findings), 'finding')}"
-            if findings
-            else f"checked {subject}: fine"
-        )
+        tell(f"checked {subject}: {counted(len(findings), 'finding') if findings else 'fine'}")
         if not live and address is None:
             tell("--live checks the cluster that RAY_ADDRESS names, or yours on this machine")
     return FOUND if findings else FINE

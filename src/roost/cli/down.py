@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from roost.cli.chosen_process import job_argument
-from roost.cli.ending import FAILED, FINE, FORMAT_VERSION, emit_json, tell, tell_findings
+from roost.cli.ending import FAILED, FINE, emit_result, tell, tell_findings
+from roost.cli.options import seconds_option
 from roost.cli.running_job import address_for, address_option
 from roost.errors import Finding, JobEnded, counted
-
-if TYPE_CHECKING:
-    from roost.engine.operating.taking_down import TakenDown
 
 
 @click.command("down")
 @job_argument
 @address_option
-@click.option(
-    "--grace",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    metavar="SECONDS",
-    help="How long the driver may take to end the job. Default: 10.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    metavar="SECONDS",
-    help="How long ending it from outside may take then. Default: 30.",
-)
+@seconds_option("--grace", 10.0, "How long the driver may take to end the job.", least=0)
+@seconds_option("--timeout", 30.0, "How long ending it from outside may take then.")
 @click.option("--force", is_flag=True, help="Do not wait for the driver, and kill it too.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def command(job: str, address: str | None, grace: float, timeout: float, force: bool, as_json: bool) -> int:
@@ -49,7 +33,7 @@ def command(job: str, address: str | None, grace: float, timeout: float, force: 
     except JobEnded as error:  # its Ray is gone, and nothing of the job can be left
         tell(error.findings[0].what)
         if as_json:
-            emit_json(_data(job, False, None, []))
+            emit_result(job=job, was_running=False, orderly=False, driver="ended", processes=0, findings=())
         return FINE
     with reached:
         was_running = reached.running
@@ -74,7 +58,14 @@ def command(job: str, address: str | None, grace: float, timeout: float, force: 
             )
         )
     if as_json:
-        emit_json(_data(job, was_running, done, problems))
+        emit_result(
+            job=job,
+            was_running=was_running,
+            orderly=done.orderly,
+            driver=done.driver,
+            processes=done.processes,
+            findings=problems,
+        )
     if not problems:
         tell(_summary(job, was_running, done.orderly, done.processes))
         if done.driver in ("running", "stopped"):
@@ -84,18 +75,6 @@ def command(job: str, address: str | None, grace: float, timeout: float, force: 
             )
     tell_findings(problems)
     return FAILED if problems else FINE
-
-
-def _data(job: str, was_running: bool, done: TakenDown | None, problems: list[Finding]) -> dict[str, object]:
-    return {
-        "format_version": FORMAT_VERSION,
-        "job": job,
-        "was_running": was_running,
-        "orderly": done.orderly if done else False,
-        "driver": done.driver if done else "ended",
-        "processes": done.processes if done else 0,
-        "findings": [one.to_dict() for one in problems],
-    }
 
 
 def _summary(job: str, was_running: bool, orderly: bool, processes: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from typing import Any
 
 from roost.cli.ending import FAILED, FINE, FOUND, UNREACHABLE, emit, tell
@@ -36,8 +35,3 @@ def drive(driver: Driver, run: Any, config: Any) -> int:
 def _code(returned: int) -> int:
     """As the shell will see it: a code has 8 bits, and one that would be cut to 0 stays a failure."""
     return returned if 0 <= returned < 256 else (returned & 0xFF or FOUND)
-
-
-def wait_for_the_end() -> None:
-    """Wait until a signal handler raises."""
-    threading.Event().wait()

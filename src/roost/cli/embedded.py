@@ -7,7 +7,7 @@ import threading
 
 import click
 
-from roost.cli.ending import FINE, FORMAT_VERSION, emit, emit_json, tell
+from roost.cli.ending import FINE, emit, emit_result, tell
 from roost.engine.connection.embedded import embedded
 
 
@@ -25,7 +25,7 @@ def command(shape: str, as_json: bool) -> int:
         signal.signal(number, lambda *_: ended.set())
     with nodes as address:
         if as_json:
-            emit_json({"format_version": FORMAT_VERSION, "address": address})
+            emit_result(address=address)
         else:
             emit(f"{address}\n")
         tell("running; Ctrl-C ends it")

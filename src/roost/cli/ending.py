@@ -97,9 +97,8 @@ def refused(error: RoostError, file: str, as_json: bool) -> int:
 
 
 def _reported(findings: Sequence[Finding], code: int, as_json: bool) -> int:
-    if as_json:  # on one line, as some verbs print a line for each thing
-        data = {"format_version": FORMAT_VERSION, "findings": [one.to_dict() for one in findings]}
-        emit(json.dumps(data) + "\n")
+    if as_json:
+        emit_line(findings=findings)  # as some verbs print a line for each thing
     tell_findings(findings)
     return code
 
@@ -141,6 +140,22 @@ def _silence(stream: TextIO) -> None:
 
 def emit_json(data: Any) -> None:
     emit(json.dumps(data, indent=1) + "\n")
+
+
+def emit_result(**result: Any) -> None:
+    """Print the result of a verb as JSON."""
+    emit_json(_versioned(result))
+
+
+def emit_line(**result: Any) -> bool:
+    """The same on one line."""
+    return emit(json.dumps(_versioned(result)) + "\n")
+
+
+def _versioned(result: dict[str, Any]) -> dict[str, Any]:
+    if "findings" in result:
+        result["findings"] = [one.to_dict() for one in result["findings"]]
+    return {"format_version": FORMAT_VERSION, **result}
 
 
 def tell(text: str, end: str = "\n") -> None:

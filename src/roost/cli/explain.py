@@ -12,7 +12,7 @@ from roost.cli.chosen_cluster import cluster_options, live_option
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan, saved_plan
 from roost.cli.code_pages import code_page, render_code_page
-from roost.cli.ending import FINE, FORMAT_VERSION, emit, emit_json, refused
+from roost.cli.ending import FINE, emit, emit_result, refused
 from roost.cli.shell_completion import complete_explained
 from roost.config.document import JobFile
 from roost.config.job import Job, read_job
@@ -69,7 +69,7 @@ def command(
         data = asdict(found)
         if data["where"] is not None:
             del data["where"]["excerpt"]  # the line may hold a secret
-        emit_json({"format_version": FORMAT_VERSION, "plan": plan.digest, "explanation": data})
+        emit_result(plan=plan.digest, explanation=data)
     else:
         emit(render_explanation(found, plan.job_file))
     return FINE
@@ -88,7 +88,7 @@ def _explain_code(code: str, as_json: bool) -> int:
         raise click.UsageError(f"there is no code {code}; {nearest(code, CODES)}.")
     page = code_page(code)
     if as_json:
-        emit_json({"format_version": FORMAT_VERSION, "page": page.to_dict()})
+        emit_result(page=page.to_dict())
     else:
         emit(render_code_page(page))
     return FINE

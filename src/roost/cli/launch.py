@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ import click
 from roost.cli.chosen_cluster import chosen_inventory, model_parallel_option, placement_class
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
-from roost.cli.driver import drive, wait_for_the_end
-from roost.cli.ending import FORMAT_VERSION, INTERRUPTED, code_of, emit, located, tell, tell_findings
+from roost.cli.driver import drive
+from roost.cli.ending import INTERRUPTED, code_of, emit_line, located, tell, tell_findings
 from roost.cli.interrupts import Interrupts, interrupts
 from roost.cli.launch_progress import LaunchProgress
+from roost.cli.options import seconds_option
 from roost.cli.plan_output import drawn
 from roost.cli.shell_completion import complete_component
 from roost.cli.user_code import UserCode, users_traceback
@@ -63,13 +64,7 @@ _PLANNED = ("cluster", "supervise")
     help="Hold its accelerators and run nothing there.",
 )
 @click.option("--job", metavar="NAME", help="The name of the job. Default: ROOST_JOB, or one made up.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=300.0,
-    metavar="SECONDS",
-    help="How long nodes, and then processes, may take to be there. Default: 300.",
-)
+@seconds_option("--timeout", 300.0, "How long nodes, and then processes, may take to be there.")
 @click.option("--json", "as_json", is_flag=True, help="Print a last line of JSON that sums up.")
 def command(**given: Any) -> int:
     """Show the plan of a job and run it: start every process, then call the driver.
@@ -91,7 +86,7 @@ def command(**given: Any) -> int:
     if options.plan_file is not None and planned:
         what = f"--plan is placed already, so {hide_rest(planned[0])} would change nothing."
         raise click.UsageError(f"{what} Values of secrets come from the environment.")
-    summary: dict[str, Any] = {"format_version": FORMAT_VERSION}
+    summary: dict[str, Any] = {}
     with interrupts() as signals:
         try:
             code = run_job(prepared(options), options, signals, summary)
@@ -100,13 +95,13 @@ def command(**given: Any) -> int:
             findings, code = located(error.findings, str(options.config)), code_of(error)
             if isinstance(error, LaunchError) and error.__cause__ is not None:
                 tell(_traceback(error.__cause__))
-            summary["findings"] = [finding.to_dict() for finding in findings]
+            summary["findings"] = findings
             tell_findings(findings)
         except KeyboardInterrupt:
             code = signals.exit_code
             tell("interrupted" if code == INTERRUPTED else "terminated")
     if options.as_json:
-        emit(json.dumps({**summary, "exit_code": code}) + "\n")
+        emit_line(**summary, exit_code=code)
     return code
 
 
@@ -116,14 +111,14 @@ class LaunchOptions:
 
     config: JobFile
     overrides: tuple[str, ...]
-    on: str | None
-    address: str | None
-    plan_file: str | None
-    model_parallel: bool
-    skip: tuple[str, ...]
-    job: str | None
     timeout: float
-    as_json: bool
+    on: str | None = None
+    address: str | None = None
+    plan_file: str | None = None
+    model_parallel: bool = False
+    skip: tuple[str, ...] = ()
+    job: str | None = None
+    as_json: bool = False
 
     @property
     def placement(self) -> type[ComponentPlacement]:
@@ -218,7 +213,7 @@ def run_job(
             summary["processes"] = sum(map(len, run.groups.values()))
             if ready.code.driver is None:
                 tell("running: the job has no `driver`, so its processes run until Ctrl-C")
-                wait_for_the_end()
+                threading.Event().wait()  # until a signal handler raises
             tell("running")
             code = drive(ready.code.driver, run, ready.driver_config)  # type: ignore[arg-type]
             afterwards(run)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
 from roost.cli.chosen_process import Target, described, target_argument
-from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, tell, tell_findings, wants_colour
+from roost.cli.ending import FINE, FOUND, emit, emit_line, tell, tell_findings, wants_colour
 from roost.cli.running_job import address_for, address_option
 from roost.views.process_text import log_text
 
@@ -46,13 +45,11 @@ def command(
         logs = JobLogs(access=job, chosen=target.covers, streams=chosen, tail=tail)
         colour, was_running = wants_colour(sys.stdout), job.running
         for line in logs.follow() if follow else logs.read():
-            data = {
-                "format_version": FORMAT_VERSION,
-                **described(line.process),
-                "stream": line.stream,
-                "text": line.text,
-            }
-            if not emit(json.dumps(data) + "\n" if as_json else log_text(line, colour)):
+            if as_json:
+                read_on = emit_line(**described(line.process), stream=line.stream, text=line.text)
+            else:
+                read_on = emit(log_text(line, colour))
+            if not read_on:
                 return FINE
         if follow and was_running:
             tell(f"job {target.job} has ended")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from importlib import import_module
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import click
 
@@ -23,6 +23,7 @@ from roost.cli.ending import (
     wants_colour,
     width_of,
 )
+from roost.cli.options import all_of
 from roost.errors import RoostError
 from roost.planning.files import plan_text, write_file
 from roost.planning.plan import Plan
@@ -30,20 +31,12 @@ from roost.planning.preflight import Holder
 from roost.views.components import share_ranges
 from roost.views.terminal import render_plan
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def plan_output_options(command: Command) -> Command:
-    for option in reversed(
-        (
-            click.option("--svg", metavar="FILE", type=click.Path(), help="Save a picture of the plan."),
-            click.option("--html", metavar="FILE", type=click.Path(), help="Save the plan as a page."),
-            click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON."),
-            click.option("--all", "show_all", is_flag=True, help="Show every node, with process ranks."),
-        )
-    ):
-        command = option(command)
-    return command
+plan_output_options = all_of(
+    click.option("--svg", metavar="FILE", type=click.Path(), help="Save a picture of the plan."),
+    click.option("--html", metavar="FILE", type=click.Path(), help="Save the plan as a page."),
+    click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON."),
+    click.option("--all", "show_all", is_flag=True, help="Show every node, with process ranks."),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

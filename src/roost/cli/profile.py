@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ import yaml
 from roost.cli.chosen_cluster import check_one, chosen_inventory, live_snapshot
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
-from roost.cli.ending import FINE, FORMAT_VERSION, emit, refused, tell
+from roost.cli.ending import FINE, emit, emit_line, refused, tell
 from roost.cli.interrupts import interrupts
 from roost.cli.launch import LaunchOptions, prepared, run_job
 from roost.cli.plan_output import check_files
@@ -94,18 +93,8 @@ def command(
     with interrupts() as signals, ExitStack() as started:
         try:
             inline, address = wants_inline(None), None
-            options = LaunchOptions(
-                config=config,
-                overrides=overrides,
-                on=on if inline else None,
-                address=None,
-                plan_file=None,
-                model_parallel=False,
-                skip=(),
-                job=None,
-                timeout=timeout,
-                as_json=False,
-            )
+            inline_shape = on if inline else None
+            options = LaunchOptions(config=config, overrides=overrides, on=inline_shape, timeout=timeout)
             job, problems = read_job(config, overrides)
             if errors_in(problems):
                 raise error_for(problems)
@@ -144,7 +133,10 @@ def command(
             return refused(error, str(config), as_json)
         except KeyboardInterrupt:
             return signals.exit_code
-    emit(json.dumps({"format_version": FORMAT_VERSION, **profile}) + "\n" if as_json else text)
+    if as_json:
+        emit_line(**profile)
+    else:
+        emit(text)
     return FINE
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import click
 
@@ -16,7 +15,6 @@ from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.job.job_folder import address_of, latest_address, past_jobs, read_processes
 from roost.errors import ClusterError, Finding
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 CONNECT_WITHIN = 60.0  # seconds
 
 address_option = click.option(

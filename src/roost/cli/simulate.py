@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from roost.cli.chosen_cluster import as_the_job_groups_it, chosen_inventory
-from roost.cli.ending import FINE, FORMAT_VERSION, emit, emit_json, is_ascii, width_of
-from roost.cli.item_tails import read_tails, tail_option
+from roost.cli.chosen_cluster import as_the_job_groups_it, chosen_inventory, inventory_option
+from roost.cli.ending import FINE, emit, emit_result, is_ascii, width_of
+from roost.cli.options import profile_option, read_tails, tail_option
 from roost.config.document import JobFile, load
 from roost.config.plain_data import read_json
 from roost.config.text_files import read_text
@@ -27,11 +27,9 @@ from roost.views.timeline_pictures import timeline_text
 
 @click.command("simulate")
 @click.argument("arrangement", type=click.Path())
-@click.option(
-    "--profile", required=True, metavar="FILE", type=click.Path(), help="What each component costs."
-)
+@profile_option
 @click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8.")
-@click.option("--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file.")
+@inventory_option
 @click.option(
     "--job", metavar="FILE", type=click.Path(), help="The job, for the node groups that it defines."
 )
@@ -72,7 +70,7 @@ def command(
         raise ConfigurationError(code="RS105", what=f"{arrangement}: {wrong[0]}", remedy=remedy)
     done = simulate(tree, problem, tails=lengths, seed=seed, most_stale=max_staleness)
     if as_json:
-        emit_json({"format_version": FORMAT_VERSION, **_as_dict(done)})
+        emit_result(**_as_dict(done))
         return FINE
     off = done.seconds / done.model_seconds - 1
     emit(f"{done.seconds:.6g} s per iteration; the model says {done.model_seconds:.6g} s ({off:+.1%})\n")

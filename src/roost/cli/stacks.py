@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from roost.cli.chosen_process import Target, described, target_argument
-from roost.cli.ending import FINE, FORMAT_VERSION, FOUND, emit, emit_json, tell_findings, wants_colour
+from roost.cli.ending import FINE, FOUND, emit, emit_result, tell_findings, wants_colour
 from roost.cli.running_job import address_for, address_option
 from roost.errors import ClusterError, Finding
 from roost.views.process_text import stacks_text
@@ -53,14 +53,8 @@ def command(target: Target, address: str | None, show_all: bool, as_json: bool) 
         if one.stacks.problem and one.process.component != DRIVER  # only py-spy reads that one
     ]
     if as_json:
-        emit_json(
-            {
-                "format_version": FORMAT_VERSION,
-                "job": target.job,
-                "processes": [{**described(one.process), **asdict(one.stacks)} for one in seen],
-                "findings": [one.to_dict() for one in problems],
-            }
-        )
+        processes = [{**described(one.process), **asdict(one.stacks)} for one in seen]
+        emit_result(job=target.job, processes=processes, findings=problems)
     else:
         emit(stacks_text(seen, show_all=show_all, colour=wants_colour(sys.stdout)))
     tell_findings(problems)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
 
 import click
 from rich.console import Console
@@ -17,16 +16,17 @@ from rich.text import Text
 
 from roost.cli.ending import (
     FINE,
-    FORMAT_VERSION,
     code_of,
     emit,
-    emit_json,
+    emit_line,
+    emit_result,
     refused,
     tell_findings,
     wants_colour,
     width_of,
 )
 from roost.cli.live_page import LOOPBACK, check_web, serve_jobs
+from roost.cli.options import seconds_option
 from roost.cli.running_job import address_option, chosen_address, connected, no_ray
 from roost.config.fields import NAME
 from roost.engine.job.job_folder import past_jobs, read_history
@@ -42,20 +42,8 @@ MOST_ENDED = 5  # jobs that have ended, in a list of jobs
 @click.argument("job", required=False)
 @address_option
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C or the end of the job.")
-@click.option(
-    "--every",
-    type=click.FloatRange(min=0.1),
-    default=1.0,
-    metavar="SECONDS",
-    help="How often --watch looks. Default: 1.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=5.0,
-    metavar="SECONDS",
-    help="How long nodes may take to answer; what does not answer is shown as such. Default: 5.",
-)
+@seconds_option("--every", 1.0, "How often --watch looks.", least=0.1)
+@seconds_option("--timeout", 5.0, "How long nodes may take to answer; what does not answer is shown as such.")
 @click.option(
     "--web", is_flag=True, help="Serve a live page and metrics, on this machine's loopback, until Ctrl-C."
 )
@@ -98,7 +86,9 @@ def command(
     if reached is not None:
         try:
             with connected(reached):
-                read = _reading(job, timeout)
+                from roost.engine.job.job_reader import JobsReader
+
+                read = partial(JobsReader(job).read, timeout)
                 found = read()
                 if web:
                     serve_jobs(read, job, host or LOOPBACK, port or 0, opens)
@@ -118,13 +108,6 @@ def command(
         return FINE  # it has ended, and that is all there is to know
     tell_findings(problem.findings)
     return code_of(problem)
-
-
-def _reading(job: str | None, timeout: float) -> Read:
-    from roost.engine.job.job_reader import JobsReader
-
-    reader = JobsReader(job)
-    return lambda: reader.read(timeout)
 
 
 def _watch(read: Read, found: Sequence[JobSnapshot], job: str | None, show: Show, every: float) -> None:
@@ -157,12 +140,9 @@ class Show:
 
     def jobs(self, found: Sequence[JobSnapshot]) -> None:
         if self.as_json:
-            emit_json(self.data(found))
+            emit_result(jobs=[one.to_dict() for one in found])
         else:
             emit(self.text(found))
-
-    def data(self, found: Sequence[JobSnapshot]) -> dict[str, Any]:
-        return {"format_version": FORMAT_VERSION, "jobs": [one.to_dict() for one in found]}
 
     def text(self, found: Sequence[JobSnapshot]) -> str:
         width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
@@ -183,7 +163,7 @@ class Watching(AbstractContextManager["Watching"]):
         self.show = show
 
     def jobs(self, found: Sequence[JobSnapshot]) -> None:
-        emit(json.dumps(self.show.data(found)) + "\n")
+        emit_line(jobs=[one.to_dict() for one in found])
 
     def __exit__(self, *_: object) -> None:
         pass

@@ -12,6 +12,7 @@ from roost.cli.chosen_cluster import (
     as_the_job_groups_it,
     check_one,
     chosen_inventory,
+    inventory_option,
     live_option,
     live_snapshot,
     placed_anew,
@@ -19,17 +20,16 @@ from roost.cli.chosen_cluster import (
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
 from roost.cli.ending import (
-    FORMAT_VERSION,
     code_for,
     emit,
-    emit_json,
+    emit_result,
     is_ascii,
     refused,
     tell,
     tell_findings,
     width_of,
 )
-from roost.cli.item_tails import read_tails, tail_option
+from roost.cli.options import profile_option, read_tails, tail_option
 from roost.cli.plan_output import check_files, drawn
 from roost.config.document import JobFile, load, parse
 from roost.config.placement_editing import with_placement
@@ -49,11 +49,9 @@ from roost.views.suggestion_views import SuggestionReport, render_suggestion, su
 
 @click.command("suggest")
 @job_arguments
-@click.option(
-    "--profile", required=True, metavar="FILE", type=click.Path(), help="What each component costs."
-)
+@profile_option
 @click.option("--on", metavar="SHAPE", help="The cluster, such as 4x8.")
-@click.option("--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file.")
+@inventory_option
 @live_option
 @click.option(
     "--groups",
@@ -122,9 +120,8 @@ def command(
         held = availability(planned, None, there_now.holders if there_now else ())
         if write and cluster.get("layout") is not None:
             what = "the placement cannot be written into a job that has a cluster.layout"
-            raise ConfigurationError(
-                code="RS102", what=what, remedy="remove the layout first: it places components too"
-            )
+            remedy = "remove the layout first: it places components too"
+            raise ConfigurationError(code="RS102", what=what, remedy=remedy)
         if html is not None:
             write_file(html, suggestion_page(report), private=False)
         if write:
@@ -134,13 +131,7 @@ def command(
     except RoostError as error:
         return refused(error, str(config), as_json)
     if as_json:
-        emit_json(
-            {
-                "format_version": FORMAT_VERSION,
-                **report.to_dict(),
-                "findings": [one.to_dict() for one in held],
-            }
-        )
+        emit_result(**report.to_dict(), findings=held)
     else:
         emit(render_suggestion(report, width=width_of(sys.stdout), ascii_only=is_ascii(sys.stdout)))
         emit("\n" + drawn(planned, sys.stdout))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,15 +23,15 @@ from roost.cli.chosen_plan import check_overrides
 from roost.cli.ending import (
     FAILED,
     FINE,
-    FORMAT_VERSION,
     UNREACHABLE,
     code_for,
     emit,
-    emit_json,
+    emit_result,
     refused,
     tell,
     tell_findings,
 )
+from roost.cli.options import all_of, seconds_option
 from roost.cli.plan_output import check_files
 from roost.cli.running_job import named_or_own
 from roost.config.fields import NAME
@@ -42,7 +42,6 @@ from roost.planning.files import load_plan, write_file
 from roost.planning.plan import Plan
 from roost.planning.planner import plan
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 SUBMIT_WITHIN = 120.0  # seconds for sbatch and kubectl
 
 
@@ -57,44 +56,29 @@ def command() -> None:
 setup_option = click.option("--setup", multiple=True, metavar="LINE", help="A line of shell to run first.")
 
 
-def start_options(command: Command) -> Command:
-    """The arguments and options that every target has."""
-    for decorate in reversed(
-        (
-            job_arguments,
-            cluster_options,
-            click.option(
-                "--plan", "plan_file", metavar="FILE", type=click.Path(), help="Run this saved plan."
-            ),
-            click.option(
-                "--run", metavar="COMMAND", help="Run this line of shell instead of `roost launch`."
-            ),
-            click.option("--name", metavar="NAME", help="Of the job. Default: the name of its file."),
-            click.option(
-                "--timeout",
-                type=click.FloatRange(min=1),
-                default=300.0,
-                metavar="SECONDS",
-                help="How long nodes may take to be there. Default: 300.",
-            ),
-            click.option(
-                "--select",
-                multiple=True,
-                metavar="NAME=WHAT",
-                help="How the cluster names the machines with an accelerator model, or of a node group.",
-            ),
-            click.option(
-                "--declare-accelerators",
-                "declare",
-                is_flag=True,
-                help="Tell Ray the plan's accelerators, instead of letting it count those that are there.",
-            ),
-            click.option("-o", "output", metavar="FILE", type=click.Path(), help="Write to this file."),
-            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        )
-    ):
-        command = decorate(command)
-    return command
+# The arguments and options that every target has.
+start_options = all_of(
+    job_arguments,
+    cluster_options,
+    click.option("--plan", "plan_file", metavar="FILE", type=click.Path(), help="Run this saved plan."),
+    click.option("--run", metavar="COMMAND", help="Run this line of shell instead of `roost launch`."),
+    click.option("--name", metavar="NAME", help="Of the job. Default: the name of its file."),
+    seconds_option("--timeout", 300.0, "How long nodes may take to be there.", least=1),
+    click.option(
+        "--select",
+        multiple=True,
+        metavar="NAME=WHAT",
+        help="How the cluster names the machines with an accelerator model, or of a node group.",
+    ),
+    click.option(
+        "--declare-accelerators",
+        "declare",
+        is_flag=True,
+        help="Tell Ray the plan's accelerators, instead of letting it count those that are there.",
+    ),
+    click.option("-o", "output", metavar="FILE", type=click.Path(), help="Write to this file."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+)
 
 
 @command.command("slurm")
@@ -173,7 +157,10 @@ def kubernetes(
     )
     kubectl = ["kubectl", "create", "-f"] if apply else []
     return _written(
-        given, lambda start: ray_job_text(start, options), lambda start: ray_job(start, options), kubectl
+        given,
+        lambda start: ray_job_text(start, options),
+        lambda start: {"manifest": ray_job(start, options)},
+        kubectl,
     )
 
 
@@ -201,9 +188,7 @@ def hosts(head: str | None, port: int, **given: Any) -> int:
 
 @command.command("wait")
 @click.option("--nodes", type=click.IntRange(1), required=True, metavar="COUNT", help="How many.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), default=300.0, metavar="SECONDS", help="Default: 300."
-)
+@seconds_option("--timeout", 300.0, least=0)
 @click.option(
     "--address", metavar="ADDRESS", help="The Ray. Default: RAY_ADDRESS, then yours on this machine."
 )
@@ -218,7 +203,7 @@ def wait(nodes: int, timeout: float, address: str | None, as_json: bool) -> int:
         found = wait_for_nodes(nodes, connection.address, timeout)
         tell(f"nodes: {len(found)} of {nodes}")
         if as_json:
-            emit_json({"format_version": FORMAT_VERSION, "nodes": len(found)})
+            emit_result(nodes=len(found))
     finally:
         connection.close()
     return FINE
@@ -227,7 +212,7 @@ def wait(nodes: int, timeout: float, address: str | None, as_json: bool) -> int:
 def _written(
     given: dict[str, Any],
     render: Callable[[JobStart], str],
-    data: Callable[[JobStart], Any] | None,
+    data: Callable[[JobStart], dict[str, Any]] | None,
     submit: list[str],
 ) -> int:
     """Plan, render, and write or print the result; then submit it, if that was asked for."""
@@ -256,17 +241,12 @@ def _written(
         tell(f"saved to {output}")
     code, answer = _submitted([*submit, str(output)]) if submit else (code_for(findings), "")
     if as_json:
-        summary: dict[str, Any] = {"format_version": FORMAT_VERSION, "plan": start.plan.digest}
-        summary |= {"nodes": len(start.nodes)} if data is None else {}
+        summary: dict[str, Any] = {"nodes": len(start.nodes)} if data is None else {}
         summary |= {"submitted": answer} if submit else {}
-        emit_json({**summary, **({"text": text} if data is None else _keyed(data(start)))})
+        emit_result(plan=start.plan.digest, **summary, **({"text": text} if data is None else data(start)))
     else:
         emit(answer)
     return code
-
-
-def _keyed(data: dict[str, Any]) -> dict[str, Any]:
-    return {"manifest": data} if "apiVersion" in data else data
 
 
 def _job_start(given: dict[str, Any]) -> JobStart:

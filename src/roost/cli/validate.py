@@ -8,12 +8,11 @@ from roost.cli.chosen_cluster import chosen_inventory, cluster_options, placemen
 from roost.cli.chosen_job import jobs_arguments
 from roost.cli.ending import (
     FINE,
-    FORMAT_VERSION,
     FOUND,
     NO_FIT,
     code_for,
     emit,
-    emit_json,
+    emit_result,
     located,
     tell_findings,
 )
@@ -58,7 +57,7 @@ def command(
             {"file": file, "ok": code == FINE, "findings": [finding.to_dict() for finding in findings]}
             for (file, findings), code in zip(results, codes, strict=True)
         ]
-        emit_json({"format_version": FORMAT_VERSION, "files": shown})
+        emit_result(files=shown)
     else:
         for (file, findings), code in zip(results, codes, strict=True):
             emit(f"{file}: {_verdict(findings, code)}\n")

@@ -6,33 +6,38 @@ script only puts them in place.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
+from functools import partial
 from urllib.parse import quote
 
 from roost.config.ranks import ranges
-from roost.engine.job_snapshot import ChannelStatus, JobSnapshot
+from roost.engine.job_snapshot import JobSnapshot
 from roost.engine.status import ProcessStatus
 from roost.engine.workers.call_summary import COLUMNS, STEP
 from roost.planning.plan import Plan
-from roost.views.drawing import fill_of, text
+from roost.views.drawing import text
 from roost.views.job_words import (
     BAD,
+    CHANNEL_HEADS,
+    JOB_HEADS,
+    NODE_HEADS,
+    PROCESS_HEADS,
     STATES,
+    channel_cells,
     component_lines,
-    doing,
     driver_words,
     duration,
     headline,
+    node_cells,
     node_words,
-    place_words,
+    process_cells,
     state_counts,
 )
 from roost.views.map_picture import MapStates, map_picture
-from roost.views.page import PAGE_STYLE, page_head
-from roost.views.process_search import FIELD, SCRIPT_HASH, search_scripts
+from roost.views.page import chip, page_head, table
+from roost.views.process_search import FIELD, search_scripts
+from roost.views.process_search import SCRIPT as SEARCH_SCRIPT
 from roost.views.process_search import STYLE as SEARCH_STYLE
 from roost.views.style import Style
 from roost.views.use_lanes import UseLane, lanes_picture
@@ -42,8 +47,7 @@ MOST_NODES = 64  # rows
 MOST_EVENTS = 50
 MOST_LANES = 64  # of single accelerators
 MOST_NODE_LANES = 32  # of nodes, if there are more accelerators than that
-_PARTS = ("head", "map", "components", "use", "processes", "channels", "nodes", "events")
-_NAMES = {
+_SECTIONS = {
     "components": "Components",
     "use": "Use of each accelerator",
     "processes": "Processes",
@@ -91,7 +95,7 @@ source.onmessage = message => {
 };
 source.onerror = () => { said.textContent = "No answer from `roost status --web`. What is below may be old."; };
 """
-PAGE_SCRIPT_HASH = "sha256-" + b64encode(sha256(SCRIPT.encode()).digest()).decode()
+_table = partial(table, cell=str)  # its cells are HTML
 
 
 def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
@@ -99,15 +103,10 @@ def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
     parts = job_parts(snapshot)
     plan = snapshot.plans[-1] if snapshot.plans else None
     body = [f'<p><a href="{text(back)}">all jobs</a></p>\n'] if back else []
-    for name in _PARTS:
-        if name == "map":
-            body.append(
-                (FIELD if plan is not None else "") + f'<div class="map" id="map">{parts[name]}</div>\n'
-            )
-        elif name == "head":
-            body.append(f'<div id="head">{parts[name]}</div>\n')
-        else:
-            body.append(f'<section><h2>{_NAMES[name]}</h2><div id="{name}">{parts[name]}</div></section>\n')
+    body += [f'<div id="head">{parts["head"]}</div>\n', FIELD if plan is not None else ""]
+    body.append(f'<div class="map" id="map">{parts["map"]}</div>\n')
+    for name, heading in _SECTIONS.items():
+        body.append(f'<section><h2>{heading}</h2><div id="{name}">{parts[name]}</div></section>\n')
     search = search_scripts(plan) if plan is not None else ""
     return _page(f"job {snapshot.job}", events_url, "".join(body) + search, search=plan is not None)
 
@@ -119,10 +118,9 @@ def jobs_page(snapshots: Sequence[JobSnapshot], events_url: str) -> str:
 
 
 def _page(title: str, events_url: str, body: str, search: bool = False) -> str:
-    scripts = (PAGE_SCRIPT_HASH, SCRIPT_HASH) if search else (PAGE_SCRIPT_HASH,)
+    scripts = (SCRIPT, SEARCH_SCRIPT) if search else (SCRIPT,)
     return (
-        f"{page_head(*scripts, connects=True)}<title>{text(title)}</title>\n"
-        f"<style>{PAGE_STYLE}{SEARCH_STYLE}{STYLE}</style>\n</head>\n"
+        f"{page_head(title, *scripts, style=SEARCH_STYLE + STYLE, connects=True)}"
         f'<body data-events="{text(events_url)}">\n<div id="connection" role="status"></div>\n'
         f"{body}<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
@@ -144,8 +142,7 @@ def jobs_parts(snapshots: Sequence[JobSnapshot]) -> dict[str, str]:
         )
         for one in snapshots
     ]
-    heads = ("job", "state", "plan", "processes", "restarts", "nodes", "driver", "last event")
-    return {"jobs": _table(heads, rows) if rows else "<p>no job is running</p>"}
+    return {"jobs": _table(JOB_HEADS, rows) or "<p>no job is running</p>"}
 
 
 def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
@@ -157,9 +154,9 @@ def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
         "components": _components(snapshot, style),
         "use": _use(snapshot, style) if use is None else use,
         "processes": "".join(_processes(snapshot)),
-        "channels": _channels(snapshot.channels),
+        "channels": table(CHANNEL_HEADS, map(channel_cells, snapshot.channels)),
         "nodes": "".join(_nodes(snapshot)),
-        "events": _table((), [(text(str(event)),) for event in reversed(snapshot.events[-MOST_EVENTS:])]),
+        "events": table((), [(event,) for event in reversed(snapshot.events[-MOST_EVENTS:])]),
     }
 
 
@@ -202,8 +199,7 @@ def _map(plan: Plan, snapshot: JobSnapshot) -> str:
 def _components(snapshot: JobSnapshot, style: Style) -> str:
     rows = [
         (
-            f'<span class="chip" style="background:{fill_of(style.hues[line.name])}">{text(style.letters[line.name])}</span>'
-            f"{text(line.name)}",
+            chip(style, line.name),
             line.processes,
             f'<span class="state{"" if line.is_fine else " bad"}">{text(line.states)}</span>',
             text(line.now),
@@ -291,58 +287,23 @@ def _processes(snapshot: JobSnapshot) -> Iterator[str]:
     shown: Sequence[ProcessStatus] = snapshot.processes
     if len(shown) > MOST_PROCESSES:
         shown = snapshot.unwell[:MOST_PROCESSES]
-    rows = []
-    for one in shown:
-        node, devices = place_words(one)
-        rows.append(
-            (
-                text(f"{one.component}:{one.rank}"),
-                _state(one.state),
-                text(node),
-                text(devices),
-                "" if one.pid is None else str(one.pid),
-                "" if one.generation is None else str(one.generation),
-                text(doing(one)),
-            )
-        )
-    yield _table(("process", "state", "node", "devices", "pid", "restarts", "call"), rows)
+    rows = [
+        (text(name), _state(state), *map(text, others)) for name, state, *others in map(process_cells, shown)
+    ]
+    yield _table(PROCESS_HEADS, rows)
     left = len(snapshot.processes) - len(shown)
     if left:
         fine = "all are well" if not shown else f"{left:,} others left out"
         yield f'<p class="dim">{fine}; `roost status {text(snapshot.job)} --all` shows every process</p>'
 
 
-def _channels(channels: Sequence[ChannelStatus]) -> str:
-    rows = [
-        (
-            text(one.name),
-            ("no answer" if one.length is None else f"{one.length:,}")
-            + (f" of {one.capacity:,}" if one.capacity is not None else "")
-            + (", closed" if one.closed else ""),
-            *(
-                f"{number:,}"
-                for number in (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
-            ),
-        )
-        for one in channels
-    ]
-    return _table(("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again"), rows)
-
-
 def _nodes(snapshot: JobSnapshot) -> Iterator[str]:
     shown = [one for one in snapshot.nodes if one.state != "up" or len(snapshot.nodes) <= MOST_NODES]
     rows = [
-        (
-            str(one.rank),
-            text(one.host),
-            _state(one.state),
-            str(one.accelerators),
-            f"{one.machine.load:.1f} of {one.machine.cpus}" if one.machine else "",
-            f"{one.machine.free_gib:.0f} of {one.machine.memory_gib:.0f} GiB" if one.machine else "",
-        )
-        for one in shown[:MOST_NODES]
+        (rank, text(host), _state(state), *others)
+        for rank, host, state, *others in map(node_cells, shown[:MOST_NODES])
     ]
-    yield _table(("node", "host", "state", "accelerators", "load", "memory free"), rows)
+    yield _table(NODE_HEADS, rows)
     if len(shown) < len(snapshot.nodes):
         yield f'<p class="dim">{text(node_words(snapshot))}</p>'
 
@@ -350,15 +311,6 @@ def _nodes(snapshot: JobSnapshot) -> Iterator[str]:
 def _state(state: str) -> str:
     kind = "bad" if state in BAD else state.replace(" ", "-")
     return f'<span class="state {kind}">{text(state)}</span>'
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose cells are HTML."""
-    if not rows:
-        return ""
-    head = "<tr>" + "".join(f"<th>{text(one)}</th>" for one in heads) + "</tr>\n" if heads else ""
-    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f"<table>\n{head}{''.join(lines)}</table>\n"
 
 
 def changed_parts(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:

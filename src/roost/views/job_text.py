@@ -14,13 +14,20 @@ from roost.errors import counted
 from roost.views.coloured_findings import DEFAULT_WIDTH
 from roost.views.job_words import (
     BAD,
+    CHANNEL_HEADS,
+    JOB_HEADS,
+    NODE_HEADS,
+    PROCESS_HEADS,
+    channel_cells,
     component_lines,
     doing,
     driver_words,
     duration,
     headline,
+    node_cells,
     node_words,
     place_words,
+    process_cells,
     state_counts,
 )
 from roost.views.style import Style, printable
@@ -30,13 +37,7 @@ FEW_PROCESSES = 32  # up to here every process has a line
 FEW_NODES = 8
 FEW_EVENTS = 8
 MOST_LINES = 40  # of processes or nodes that are not well
-_STATE_COLOURS = {
-    "busy": "green",
-    "up": "green",
-    "running": "green",
-    "idle": "",
-    **dict.fromkeys(BAD, "bold red"),
-}
+_STATE_COLOURS = dict.fromkeys(("busy", "up", "running"), "green") | dict.fromkeys(BAD, "bold red")
 
 
 def render_job(
@@ -63,17 +64,7 @@ def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH,
     """Jobs side by side, a line for each."""
     if not snapshots:
         return "no job is running\n"
-    table = _table(
-        "job",
-        "state",
-        "plan",
-        "processes",
-        "restarts",
-        "nodes",
-        "driver",
-        "last event",
-        numbers=("restarts",),
-    )
+    table = _table(JOB_HEADS)
     for one in snapshots:
         lines = list(component_lines(one))
         last = one.events[-1] if one.events else None
@@ -119,9 +110,8 @@ def _told(process: ProcessStatus, few: bool) -> object:
 
 
 def _components(snapshot: JobSnapshot, style: Style) -> Table:
-    table = _table(
-        "", "component", "processes", "states", "in flight", "restarts", numbers=("processes", "restarts")
-    )
+    heads = ("", "component", "processes", "states", "in flight", "restarts")
+    table = _table(heads, numbers=("processes", "restarts"))
     for line in component_lines(snapshot):
         look = style.colours[line.name]
         table.add_row(
@@ -141,20 +131,10 @@ def _processes(snapshot: JobSnapshot, style: Style, show_all: bool) -> Iterator[
         shown = snapshot.unwell[:MOST_LINES]
     left = len(snapshot.processes) - len(shown)
     if shown:
-        table = _table(
-            "process", "state", "node", "devices", "pid", "restarts", "call", numbers=("restarts",)
-        )
+        table = _table(PROCESS_HEADS)
         for one in shown:
-            node, devices = place_words(one)
-            table.add_row(
-                Text(f"{one.component}:{one.rank}", style.colours[one.component]),
-                _state(one.state),
-                node,
-                devices,
-                "" if one.pid is None else str(one.pid),
-                "" if one.generation is None else str(one.generation),
-                Text(doing(one)),
-            )
+            name, state, *others = process_cells(one)
+            table.add_row(Text(name, style.colours[one.component]), _state(state), *others)
         yield table
     if left:
         fine = "all are well" if not shown else f"{counted(left, 'other process')} left out"
@@ -167,33 +147,18 @@ def _nodes(nodes: Sequence[NodeStatus], show_all: bool) -> Iterator[RenderableTy
         shown = [one for one in nodes if one.state != "up"][:MOST_LINES]
     if not shown:
         return
-    table = _table("node", "host", "state", "accelerators", "load", "memory free")
-    for one in shown:
-        machine = one.machine
-        table.add_row(
-            str(one.rank),
-            printable(one.host),
-            _state(one.state),
-            str(one.accelerators),
-            f"{machine.load:.1f} of {machine.cpus}" if machine else "",
-            f"{machine.free_gib:.0f} of {machine.memory_gib:.0f} GiB" if machine else "",
-        )
+    table = _table(NODE_HEADS)
+    for rank, host, state, *others in map(node_cells, shown):
+        table.add_row(rank, printable(host), _state(state), *others)
     yield ""
     yield table
 
 
 def _channels(channels: Sequence[ChannelStatus]) -> Table:
-    table = _table("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again")
+    table = _table(CHANNEL_HEADS)
     for one in channels:
-        length = "no answer" if one.length is None else f"{one.length:,}"
-        if one.capacity is not None:
-            length += f" of {one.capacity:,}"
-        numbers = (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
-        table.add_row(
-            printable(one.name),
-            f"{length}, closed" if one.closed else length,
-            *(f"{number:,}" if one.length is not None else "" for number in numbers),
-        )
+        name, length, *numbers = channel_cells(one)
+        table.add_row(printable(name), length, *(numbers if one.length is not None else ()))
     return table
 
 
@@ -209,7 +174,7 @@ def _state(state: str) -> Text:
     return Text(state, _STATE_COLOURS.get(state, ""))
 
 
-def _table(*heads: str, numbers: Sequence[str] = ()) -> Table:
+def _table(heads: Sequence[str], numbers: Sequence[str] = ("restarts",)) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     for head in heads:
         table.add_column(head, justify="right" if head in numbers else "left", overflow="fold")

@@ -7,13 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from roost.config.ranks import ranges
-from roost.engine.job_snapshot import DriverStatus, JobSnapshot
+from roost.engine.job_snapshot import ChannelStatus, DriverStatus, JobSnapshot, NodeStatus
 from roost.engine.status import ProcessStatus
 from roost.errors import counted
 
 STATES = ("busy", "idle", "stopped", "hung", "dead", "unknown", "ended", "not started")
 BAD = frozenset(("stopped", "hung", "dead", "unknown", "silent", "gone"))  # of processes, nodes and drivers
 MOST_METHODS = 3
+JOB_HEADS = ("job", "state", "plan", "processes", "restarts", "nodes", "driver", "last event")
+PROCESS_HEADS = ("process", "state", "node", "devices", "pid", "restarts", "call")
+NODE_HEADS = ("node", "host", "state", "accelerators", "load", "memory free")
+CHANNEL_HEADS = ("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +107,27 @@ def headline(snapshot: JobSnapshot) -> str:
     return f"{words}, plan{'s' * (len(plans) > 1)} {', '.join(plans)}" if plans else words
 
 
-def driver_words(driver: DriverStatus | None) -> str:
-    if driver is None:
-        return "unknown"
+def process_cells(one: ProcessStatus) -> tuple[str, ...]:
+    pid = "" if one.pid is None else str(one.pid)
+    restarts = "" if one.generation is None else str(one.generation)
+    return f"{one.component}:{one.rank}", one.state, *place_words(one), pid, restarts, doing(one)
+
+
+def node_cells(one: NodeStatus) -> tuple[str, ...]:
+    machine = one.machine
+    load = f"{machine.load:.1f} of {machine.cpus}" if machine else ""
+    memory = f"{machine.free_gib:.0f} of {machine.memory_gib:.0f} GiB" if machine else ""
+    return str(one.rank), one.host, one.state, str(one.accelerators), load, memory
+
+
+def channel_cells(one: ChannelStatus) -> tuple[str, ...]:
+    length = "no answer" if one.length is None else f"{one.length:,}"
+    most = f" of {one.capacity:,}" if one.capacity is not None else ""
+    numbers = (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
+    return one.name, length + most + ", closed" * one.closed, *(f"{number:,}" for number in numbers)
+
+
+def driver_words(driver: DriverStatus) -> str:
     where = f"on node {driver.node}" if driver.node is not None else "on a machine outside the job"
     return f"pid {driver.pid} {where}, {driver.state}"
 

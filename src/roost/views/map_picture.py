@@ -135,9 +135,6 @@ class _Map:
 
     def row(self, row: Row, y: float) -> str:
         """The row as one SVG group. The search of a page finds it by its nodes."""
-        nodes = ranges(
-            rank for first, last in row.runs for rank in range(first.node.rank, last.node.rank + 1)
-        )
         parts = [words(MARGIN, y, row.nodes), words(self.host, y, row.host)]
         if row.cells:
             parts.append(words(self.model, y, row.model))
@@ -153,7 +150,7 @@ class _Map:
             parts.append(self._beside(row, beside, y + index * LINE))
         state = self.states.nodes.get(row.first.node.rank, "")
         kind = f" is-{state}" if state else ""
-        return f'<g class="row{kind}" data-nodes="{nodes}">\n{"".join(parts)}</g>\n'
+        return f'<g class="row{kind}" data-nodes="{ranges(row.node_ranks)}">\n{"".join(parts)}</g>\n'
 
     def _x(self, number: int) -> float:
         return self.cells + number % _CELLS_IN_LINE * (self.cell + _BETWEEN)
@@ -202,38 +199,28 @@ class _Map:
         for index, name in enumerate(shown):
             for held in _boxes(row, name, numbers):
                 width = self._x(held[-1]) - self._x(held[0]) + self.cell
-                ranks = self._ranks(row, name, held)
-                label = self.style.letters[name] + ranks
+                ranks = _ranks(row, name, held)
+                label = self.style.letters[name] + ranges(ranks)
                 if len(label) > _LABEL and wide(label) > width - 4:
                     label = self.style.letters[name]
-                state = self._state(row, name, held)
+                state = self.states.worst(name, ranks)
                 place = self._x(held[0]), y + index * each, width, each
-                parts.append(band(self.looks[name], label, *place, ranks, state))
+                parts.append(band(self.looks[name], label, *place, ranges(ranks), state))
         if len(shown) < len(names):
             middle = (self._x(numbers[0]) + self._x(numbers[-1]) + self.cell) / 2
             parts.append(words(middle, y + depth - each, f"+{len(names) - len(shown)}", "dim", middle=True))
         return "".join(parts)
 
-    def _ranks(self, row: Row, name: str, numbers: Sequence[int]) -> str:
-        if not row.ranks:
-            return ""
-        return ranges({rank for number in numbers for rank in row.ranks[number][name]})
-
-    def _state(self, row: Row, name: str, numbers: Sequence[int]) -> str:
-        if not row.ranks:
-            return ""
-        return self.states.worst(name, {rank for number in numbers for rank in row.ranks[number][name]})
-
     def _title(self, row: Row, number: int) -> str:
         who = []
         for _, name in _bands(row.cells[number]):
-            ranks = self._ranks(row, name, (number,))
+            ranks = _ranks(row, name, (number,))
             engines = self.plan.components[name].engines
             part = ""
             if ranks and engines is not None and engines.processes > 1:
-                part = f" of engine {ranges({rank // engines.processes for rank in row.ranks[number][name]})}"
-            state = self._state(row, name, (number,))
-            who.append(f"{name} {ranks}".strip() + part + (f" ({state})" if state else ""))
+                part = f" of engine {ranges({rank // engines.processes for rank in ranks})}"
+            state = self.states.worst(name, ranks)
+            who.append(f"{name} {ranges(ranks)}".strip() + part + (f" ({state})" if state else ""))
         return text(f"node {row.nodes}, accelerator {number}: {', '.join(who)}")
 
     def _unused_cell(self, row: Row, number: int, x: float, y: float, depth: float) -> str:
@@ -252,13 +239,17 @@ class _Map:
 
     def _holders(self, row: Row, number: int) -> list[str]:
         """The holders of this accelerator on the nodes of a row."""
-        nodes = (rank for first, last in row.runs for rank in range(first.node.rank, last.node.rank + 1))
-        names = dict.fromkeys(name for rank in nodes for name in self.unused[rank].held[number])
+        names = dict.fromkeys(name for rank in row.node_ranks for name in self.unused[rank].held[number])
         return listed(list(names), MAX_NAMES, False, "{} more")
 
 
 def looks(style: Style) -> dict[str, Look]:
     return {name: Look(bit=bit, hue=style.hues[name]) for bit, name in enumerate(style.letters)}
+
+
+def _ranks(row: Row, name: str, numbers: Sequence[int]) -> set[int]:
+    """The processes of a component on these cells, if the row shows process ranks."""
+    return {rank for number in numbers if row.ranks for rank in row.ranks[number][name]}
 
 
 def _blocks(row: Row) -> Iterator[list[int]]:

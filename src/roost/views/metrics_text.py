@@ -78,36 +78,33 @@ def _calls(totals: Mapping[tuple[str, str, str], CallTotal]) -> Iterator[str]:
 
 
 def _processes(snapshots: Sequence[JobSnapshot]) -> Iterator[str]:
-    running = [one for one in snapshots if one.state == "running"]
+    running = [
+        ({"job": one.job, "component": component}, processes)
+        for one in snapshots
+        if one.state == "running"
+        for component, processes in one.components.items()
+    ]
     yield from _about("roost_job_running", "gauge", "1 while the job runs.")
     for one in snapshots:
         yield _line("roost_job_running", {"job": one.job}, int(one.state == "running"))
     yield from _about("roost_processes", "gauge", "Processes of a component by state.")
-    for one in running:
-        for component, processes in one.components.items():
-            states = Counter(process.state for process in processes)
-            for state in _PROCESS_STATES:
-                labels = {"job": one.job, "component": component, "state": state}
-                yield _line("roost_processes", labels, states[state])
+    for labels, processes in running:
+        states = Counter(process.state for process in processes)
+        for state in _PROCESS_STATES:
+            yield _line("roost_processes", {**labels, "state": state}, states[state])
     yield from _about("roost_restarts_total", "counter", "Restarts of a component's processes.")
-    for one in running:
-        for component, processes in one.components.items():
-            labels = {"job": one.job, "component": component}
-            yield _line("roost_restarts_total", labels, sum(process.restarts for process in processes))
+    for labels, processes in running:
+        yield _line("roost_restarts_total", labels, sum(process.restarts for process in processes))
     yield from _about("roost_calls_in_flight", "gauge", "Calls that run now.")
-    for one in running:
-        for component, processes in one.components.items():
-            methods = Counter(method for process in processes for method in process.calls_in_flight)
-            for method, count in methods.items():
-                labels = {"job": one.job, "component": component, "method": method}
-                yield _line("roost_calls_in_flight", labels, count)
+    for labels, processes in running:
+        methods = Counter(method for process in processes for method in process.calls_in_flight)
+        for method, count in methods.items():
+            yield _line("roost_calls_in_flight", {**labels, "method": method}, count)
     yield from _about(
         "roost_longest_call_seconds", "gauge", "For how long the oldest call in flight has run."
     )
-    for one in running:
-        for component, processes in one.components.items():
-            longest = max((process.busy_for for process in processes), default=0.0)
-            yield _line("roost_longest_call_seconds", {"job": one.job, "component": component}, longest)
+    for labels, processes in running:
+        yield _line("roost_longest_call_seconds", labels, max(process.busy_for for process in processes))
 
 
 def _channels(snapshots: Sequence[JobSnapshot]) -> Iterator[str]:

@@ -6,18 +6,20 @@ page allows by its hash, is the search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
+from hashlib import sha256
+from typing import Any
 
 from roost.errors import Finding
-from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
 from roost.planning.preflight import Holder, unused_by_node
 from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import any_charged, columns, component_rows
 from roost.views.drawing import fill_of, text
 from roost.views.map_picture import map_picture
-from roost.views.process_search import FIELD, SCRIPT_HASH, STYLE, holds, search_scripts
+from roost.views.process_search import FIELD, SCRIPT, STYLE, holds, search_scripts
 from roost.views.style import Style
 from roost.views.svg import title_of
 
@@ -46,13 +48,13 @@ summary { cursor: pointer; }
 """
 
 
-def page_head(*scripts: str, connects: bool = False) -> str:
-    """The start of a page. The page may load nothing, and run only scripts with these hashes.
+def page_head(title: str, *scripts: str, style: str = "", connects: bool = False) -> str:
+    """The start of a page, up to its body. The page may load nothing, and run only these scripts.
 
     A page that `connects` may send requests to its server.
     """
-    quoted = " ".join(f"'{one}'" for one in scripts)
-    allowed = f"; script-src {quoted}" if scripts else ""
+    hashes = [f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in scripts]
+    allowed = f"; script-src {' '.join(hashes)}" if scripts else ""
     allowed += "; connect-src 'self'" if connects else ""
     return f"""\
 <!DOCTYPE html>
@@ -61,7 +63,31 @@ def page_head(*scripts: str, connects: bool = False) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'{allowed}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{text(title)}</title>
+<style>{PAGE_STYLE}{style}</style>
+</head>
 """
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    numbers: int | None = None,
+    cell: Callable[[str], str] = text,
+) -> str:
+    """A table, or nothing without rows. Columns from `numbers` on are right-aligned; `cell` makes HTML of a cell."""
+    lines = ["<tr>" + "".join(f"<th>{text(one)}</th>" for one in head) + "</tr>\n"] if head else []
+    for row in rows:
+        kinds = ("" if numbers is None or at < numbers else " class=number" for at in range(len(row)))
+        cells = (f"<td{kind}>{cell(str(one))}</td>" for kind, one in zip(kinds, row, strict=True))
+        lines.append(f"<tr>{''.join(cells)}</tr>\n")
+    return f"<table>\n{''.join(lines)}</table>\n" if len(lines) > bool(head) else ""
+
+
+def chip(style: Style, name: str) -> str:
+    """The letter of a component on its colour, and its name."""
+    colour, letter = fill_of(style.hues[name]), text(style.letters[name])
+    return f'<span class="chip" style="background:{colour}">{letter}</span>{text(name)}'
 
 
 def render_page(
@@ -75,9 +101,8 @@ def render_page(
     sums = in_short(plan, unused) + (f", {title_of(plan)}" if named else "")
     nodes = map_picture(plan, style, unused, held_lines(plan, held, show_all), show_all)
     parts = [
-        f"{page_head(SCRIPT_HASH)}<title>{text(title)}</title>\n",
-        f"<style>{PAGE_STYLE}{STYLE}{''.join(_pointing(plan))}</style>\n</head>\n<body>\n",
-        f"<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n{FIELD}",
+        page_head(title, SCRIPT, style=STYLE + "".join(_pointing(plan))),
+        f"<body>\n<h1>{text(title)}</h1>\n<p>{text(sums)}</p>\n{FIELD}",
         f'<div class="map">\n{nodes.as_svg(title)}</div>\n',
         "<h2>Components</h2>\n",
         *_components(plan, style, show_all),
@@ -105,10 +130,7 @@ def _components(plan: Plan, style: Style, show_all: bool) -> Iterator[str]:
     for bit, row in enumerate(rows):
         cells = []
         for _, field in shown:
-            words = "\n".join(map(text, row.lines(field)))
-            if field == "name":
-                letter = text(style.letters[row.name])
-                words = f'<span class="chip" style="background:{fill_of(style.hues[row.name])}">{letter}</span>{words}'
+            words = chip(style, row.name) if field == "name" else "\n".join(map(text, row.lines(field)))
             number = ' class="number"' if field == "processes" else ""
             cells.append(f"<td{number}>{words}</td>")
         yield f'<tr class="c{bit}">{"".join(cells)}</tr>\n'
@@ -130,14 +152,10 @@ def _processes(plan: Plan, show_all: bool) -> Iterator[str]:
     for component in plan.components.values():
         yield f"<details><summary>{text(component.name)}, {component.world_size:,}</summary>\n<table>\n"
         yield "<tr><th>rank</th><th>node</th><th>host</th><th>holds</th></tr>\n"
-        yield from _listing(plan, component)
+        for place in component.members:
+            node = plan.inventory.nodes[place.cluster_node_rank]
+            yield (
+                f'<tr><td class="number">{place.rank}</td><td class="number">{node.rank}</td>'
+                f"<td>{text(node.ip or node.hostname)}</td><td>{text(holds(place))}</td></tr>\n"
+            )
         yield "</table>\n</details>\n"
-
-
-def _listing(plan: Plan, component: ComponentPlan) -> Iterator[str]:
-    for place in component.members:
-        node = plan.inventory.nodes[place.cluster_node_rank]
-        yield (
-            f'<tr><td class="number">{place.rank}</td><td class="number">{node.rank}</td>'
-            f"<td>{text(node.ip or node.hostname)}</td><td>{text(holds(place))}</td></tr>\n"
-        )

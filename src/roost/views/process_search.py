@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator
 from functools import cache
-from hashlib import sha256
 from itertools import groupby
 from typing import Any
 
@@ -98,7 +96,6 @@ field.addEventListener("input", show);
 window.addEventListener("hashchange", () => { field.value = decodeURIComponent(location.hash.slice(1)); show(); });
 if (location.hash.length > 1) { field.value = decodeURIComponent(location.hash.slice(1)); show(); }
 """
-SCRIPT_HASH = "sha256-" + b64encode(sha256(SCRIPT.encode()).digest()).decode()
 
 
 def search_scripts(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -53,10 +53,14 @@ class Row:
         return text if count == 1 else f"{text} x{count}"
 
     @property
+    def node_ranks(self) -> Iterator[int]:
+        return (rank for first, last in self.runs for rank in range(first.node.rank, last.node.rank + 1))
+
+    @property
     def host(self) -> str:
         node = self.first.node
         name = printable(node.ip or node.hostname)
-        return f"{name}.." if name and self.last is not self.first else name
+        return f"{name}.." if name and self.is_folded else name
 
     @property
     def model(self) -> str:

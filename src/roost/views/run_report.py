@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from roost.engine.workers.spans import Span
 from roost.errors import ConfigurationError, counted
 from roost.planning.files import write_file
 from roost.views.curves import Curves, curve_picture
-from roost.views.drawing import fill_of, text
+from roost.views.drawing import text
 from roost.views.map_picture import map_picture
-from roost.views.page import PAGE_STYLE, page_head
+from roost.views.page import chip, page_head, table
 from roost.views.run_timeline import run_timeline, shares_of_time, use_picture
 from roost.views.style import Style
 from roost.views.timeline_pictures import bubbles, timeline_picture
@@ -34,16 +34,6 @@ class Phase:
     calls: int
     seconds: float  # of all ranks together
     ranks: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
-    record: RunRecord
-    title: str = ""
-    curves: Mapping[str, Curves] = field(default_factory=dict)  # by title
-    marks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # levels, by the same titles
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    traced: bool = False  # whether `trace.json` lies beside the page
 
 
 def write_report(
@@ -66,18 +56,15 @@ def write_report(
             raise ConfigurationError(code="RS102", what=what, remedy="use letters, digits, `_` and `-`")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    made = RunReport(
-        record=record,
-        title=title,
-        curves=curves or {},
-        marks=marks or {},
-        facts=facts or {},
-        traced=(place / "trace.json").exists(),
-    )
-    for name, lines in made.curves.items():
-        drawn = curve_picture(lines, made.marks.get(name))
-        write_file(place / f"{name}.svg", drawn.as_svg(name), private=False)
-    write_file(place / "report.html", report_page(made), private=False)
+    pictures = {
+        name: curve_picture(lines, (marks or {}).get(name)).as_svg(name)
+        for name, lines in (curves or {}).items()
+    }
+    for name, drawn in pictures.items():
+        write_file(place / f"{name}.svg", drawn, private=False)
+    traced = (place / "trace.json").exists()
+    page = _report_page(record, title or f"job {record.job}", pictures, facts or {}, traced)
+    write_file(place / "report.html", page, private=False)
     return place / "report.html"
 
 
@@ -99,10 +86,11 @@ def phases(record: RunRecord) -> list[Phase]:
     )
 
 
-def report_page(report: RunReport) -> str:
-    record = report.record
+def _report_page(
+    record: RunRecord, title: str, pictures: Mapping[str, str], facts: Mapping[str, Any], traced: bool
+) -> str:
+    """`pictures` are the curves by title; with `traced`, `trace.json` lies beside the page."""
     plan, whole = record.plan, (record.began, record.until)
-    title = report.title or f"job {record.job}"
     style = Style.of(plan.components)
     close = _close_up(whole)
     shown = run_timeline(record, close)
@@ -110,18 +98,13 @@ def report_page(report: RunReport) -> str:
     sums = (
         f"{counted(processes, 'process')} on {counted(len(plan.nodes), 'node')}, {whole[1] - whole[0]:.1f} s"
     )
-    trace = ', <a href="trace.json">trace</a>' if report.traced else ""
-    legend = "".join(
-        f'<span class="chip" style="background:{fill_of(style.hues[name])}">{text(style.letters[name])}</span>{text(name)} &nbsp; '
-        for name in plan.components
-    )
+    trace = ', <a href="trace.json">trace</a>' if traced else ""
+    legend = "".join(f"{chip(style, name)} &nbsp; " for name in plan.components)
     parts = [
-        f"{page_head()}<title>{text(title)}</title>\n<style>{PAGE_STYLE}</style>\n</head>\n<body>\n",
-        f"<h1>{text(title)}</h1>\n<p>{text(sums)}, plan {plan.short_digest}{trace}</p>\n",
-        _table((), report.facts.items()),
+        f"{page_head(title)}<body>\n<h1>{text(title)}</h1>\n<p>{text(sums)}, plan {plan.short_digest}{trace}</p>\n",
+        table((), facts.items()),
     ]
-    for name, lines in report.curves.items():
-        drawn = curve_picture(lines, report.marks.get(name)).as_svg(name)
+    for name, drawn in pictures.items():
         parts.append(f'<h2>{text(name)}</h2>\n<div class="map">\n{drawn}</div>\n')
     parts += [
         "<h2>Placement</h2>\n",
@@ -129,18 +112,19 @@ def report_page(report: RunReport) -> str:
         "<h2>Use of each accelerator</h2>\n"
         '<p class="dim">How much of the time each component worked there. Below: processes without accelerators.</p>\n',
         f'<div class="map">\n{use_picture(record, whole).as_svg("use")}</div>\n',
-        _table(
+        table(
             ("", *plan.components, "idle"),
             (
                 (label, *(_percent(found.get(name)) for name in plan.components), _idle(found))
                 for label, found in shares_of_time(record, whole)
             ),
+            numbers=1,
         ),
         f"<h2>Close up: {close[0] - whole[0]:.2f} s to {close[1] - whole[0]:.2f} s</h2>\n",
         f'<div class="map">\n{timeline_picture(shown).as_svg("timeline")}</div>\n',
         *(f'<p class="dim">{text(line)}</p>\n' for line in bubbles(shown)),
         "<h2>Phases</h2>\n",
-        _table(
+        table(
             ("component", "call", "calls", "mean", "in all, per rank"),
             (
                 (
@@ -155,7 +139,7 @@ def report_page(report: RunReport) -> str:
             numbers=2,
         ),
         "<h2>Events</h2>\n",
-        _table((), ((str(event),) for event in record.events[-_MOST_EVENTS:])),
+        table((), ((event,) for event in record.events[-_MOST_EVENTS:])),
     ]
     return "".join(parts) + "</body>\n</html>\n"
 
@@ -172,20 +156,3 @@ def _percent(share: float | None) -> str:
 
 def _idle(found: Mapping[str, float]) -> str:
     return f"{max(0.0, 1 - sum(found.values())):.0%}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int = 1) -> str:
-    """Columns from `numbers` on are right-aligned."""
-    filled = [list(map(str, row)) for row in rows]
-    if not filled:
-        return ""
-    lines = ["<table>\n"]
-    if head:
-        lines.append("<tr>" + "".join(f"<th>{text(cell)}</th>" for cell in head) + "</tr>\n")
-    for row in filled:
-        cells = [
-            f"<td{' class=number' if head and at >= numbers else ''}>{text(cell)}</td>"
-            for at, cell in enumerate(row)
-        ]
-        lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    return "".join(lines) + "</table>\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from roost.suggesting.suggestion import Alternative, Suggestion
 from roost.suggesting.timeline import Timeline
 from roost.suggesting.verification import Verification
 from roost.views.drawing import text
-from roost.views.page import PAGE_STYLE, page_head
+from roost.views.page import page_head, table
 from roost.views.timeline_pictures import bubbles, timeline_picture, timeline_text
 
 _NOTABLE = 0.01  # of an iteration
@@ -155,28 +155,21 @@ def suggestion_page(report: SuggestionReport) -> str:
     title = f"{report.job}: {verdict(suggestion)}" if report.job else verdict(suggestion)
     others = [(one.name, _other(one, suggestion.seconds)) for one in suggestion.alternatives]
     return (
-        f"{page_head()}<title>{text(title)}</title>\n<style>{PAGE_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{text(title)}</h1>\n<p>{text(in_words(suggestion.arrangement))}</p>\n"
+        f"{page_head(title)}<body>\n<h1>{text(title)}</h1>\n<p>{text(in_words(suggestion.arrangement))}</p>\n"
         f'<p class="dim">{text(proof(report))}</p>\n'
         f'<h2>One iteration</h2>\n<div class="map">\n{timeline_picture(shown).as_svg("timeline")}</div>\n'
         + _paragraphs(bubbles(shown), "dim")
         + "<h2>Components</h2>\n"
-        + _table(component_lines(suggestion), ("component", "accelerators", "a batch", ""))
+        + table(("component", "accelerators", "a batch", ""), component_lines(suggestion))
         + "<h2>Alternatives</h2>\n"
-        + _table(others)
+        + table((), others)
         + f"<h2>{text(replay_title(report).capitalize())}</h2>\n"
-        + _table(replay_lines(report), ("replayed", "model", "arrangement", ""))
+        + table(("replayed", "model", "arrangement", ""), replay_lines(report))
         + _paragraphs(replay_advice(report))
         + "<h2>What limits it</h2>\n"
         + _paragraphs(notes(report) or ["nothing: more accelerators or sizes would not make it faster"])
         + "</body>\n</html>\n"
     )
-
-
-def _table(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
-    lines = ["<tr>" + "".join(f"<th>{text(cell)}</th>" for cell in head) + "</tr>"] if head else []
-    lines += ["<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>" for row in rows]
-    return "<table>\n" + "\n".join(lines) + "\n</table>\n"
 
 
 def _paragraphs(lines: list[str], kind: str = "") -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from roost.suggesting.timeline import Lane, Timeline
 from roost.views.drawing import Picture, fill_of, text
 from roost.views.style import Style, hues
+from roost.views.use_lanes import LEFT, SIDE, WIDTH, with_ticks
 
 _MOST_BUBBLES = 6
-_LEFT, _WIDTH, _ROW, _MARGIN = 190, 760, 30, 20
+_ROW = 30
 
 
 def timeline_text(shown: Timeline, width: int, ascii_only: bool = False) -> str:
@@ -47,14 +48,14 @@ def _idle(lane: Lane, shown: Timeline) -> str:
 
 
 def timeline_picture(shown: Timeline) -> Picture:
-    scale = _WIDTH / shown.seconds
+    scale = WIDTH / shown.seconds
     colours = hues(shown.components)
     parts = []
     for number, lane in enumerate(shown.lanes):
-        y = _MARGIN + number * _ROW
-        parts.append(f'<text x="{_MARGIN}" y="{y + 16}" fill="#1b1f24">{text(lane.label)}</text>\n')
+        y = SIDE + number * _ROW
+        parts.append(f'<text x="{SIDE}" y="{y + 16}" fill="#1b1f24">{text(lane.label)}</text>\n')
         for bar in lane.bars:
-            x, wide = _LEFT + bar.start * scale, max(1.0, (bar.end - bar.start) * scale)
+            x, wide = LEFT + bar.start * scale, max(1.0, (bar.end - bar.start) * scale)
             name = bar.component or bar.reason
             title = f"<title>{text(name)}: {bar.start:.4g} to {bar.end:.4g} s</title>"
             place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_ROW - 6}"'
@@ -64,15 +65,8 @@ def timeline_picture(shown: Timeline) -> Picture:
             else:
                 rect = f'<rect {place} rx="3" fill="{fill_of(colours[bar.component])}"/>'
                 parts.append(f'<g class="band">{title}{rect}{_label(name, x, y, wide, False)}</g>\n')
-    bottom = _MARGIN + len(shown.lanes) * _ROW + 14
-    for tick in range(5):
-        at = shown.seconds * tick / 4
-        anchor = "start" if tick == 0 else "end" if tick == 4 else "middle"
-        parts.append(
-            f'<text class="dim" x="{_LEFT + at * scale:.1f}" y="{bottom}" text-anchor="{anchor}" '
-            f'fill="#6b7280">{at:.4g} s</text>\n'
-        )
-    return Picture(_LEFT + _WIDTH + _MARGIN, bottom + 16, "".join(parts))
+    ticks = [f"{shown.seconds * tick / 4:.4g} s" for tick in range(5)]
+    return with_ticks(parts, ticks, SIDE + len(shown.lanes) * _ROW + 14)
 
 
 def _label(name: str, x: float, y: float, wide: float, dim: bool) -> str:
