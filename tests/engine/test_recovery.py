@@ -39,6 +39,13 @@ class Node:
         return SimpleNamespace(future=lambda: self.asked[-1])
 
 
+class Start:
+    """Starts processes by calling a function."""
+
+    def __init__(self, begin: Callable[..., dict[Any, int]]) -> None:
+        self.begin = begin
+
+
 class Group:
     """Two ranks under `one_for_all`. `starting` is called with the ranks of each start; what it raises fails it."""
 
@@ -50,7 +57,7 @@ class Group:
         self.workers: Any = RayWorkers("job", "actor", (), ())
         self.workers.placements = [SimpleNamespace(cluster_node_rank=0)] * 2
         self.workers.generations = {0: 0, 1: 0}
-        self.workers.start = SimpleNamespace(begin=self._begin)
+        self.workers.start = Start(self._begin)
         self.workers.started = self._started
         monkeypatch.setattr(ray_workers, "gathered", self._gathered)
         monkeypatch.setattr(ray, "kill", self.killed.append)
@@ -69,9 +76,9 @@ class Group:
         handles.update({rank: f"rank {rank}" for rank in ranks})
         return {}
 
-    def _gathered(self, *_: Any) -> dict[int, Any]:
+    def _gathered(self, *_: Any) -> dict[Start, Any]:
         self.starting(self.starts[-1])
-        return {id(self.workers.start): {}}
+        return {self.workers.start: {}}
 
     def _started(self, handles: dict[int, str], _: Any) -> None:
         self.workers.generations.update({rank: self.workers.generations[rank] + 1 for rank in handles})
