@@ -144,31 +144,13 @@ LATE = {
     "roost.engine.here": {"roost.engine.ray_backend.own_node"},
     "roost.engine.placement_groups": {"ray.util.scheduling_strategies"},
 }
-# Private modules of Ray: a Ray without one of them fails where it is used, and only there.
-PRIVATE = {
-    "roost.engine.connection.ray_connection": {"ray._private.accelerators"},
-    "roost.engine.reservation.holders": {"ray._private.state"},
-}
 OPTIONAL = {
     "roost.cli.live_page": {"roost.web.page_server"},  # imports starlette and uvicorn
-    "roost.config.hydra_composition": {
-        "hydra._internal.sources_registry",
-        "hydra.core.global_hydra",
-        "hydra.core.plugins",
-        "hydra.core.singleton",
-        "hydra.plugins.config_source",
-        "hydra.types",
-    },
 }
 # OmegaConf takes a tenth of the time of `roost plan`, and few jobs have interpolations.
 RARE = {
     "roost.config.document": {"roost.config.hydra_composition", "roost.config.interpolation"},
     "roost.config.plain_data": {"omegaconf"},
-}
-UNIX_ONLY = {
-    "roost.engine.ports.port_shelf": {"resource"},
-    "roost.engine.health.machine_inspection": {"resource"},
-    "roost.engine.processes.confinement": {"resource"},
 }
 
 
@@ -213,7 +195,7 @@ def test_functions_import_only_what_is_heavy() -> None:
         for imported, inside in imports(tree):
             if inside:
                 found.setdefault(module, set()).add(imported)
-    assert found == {**LATE, **PRIVATE, **OPTIONAL, **RARE, **UNIX_ONLY}
+    assert found == {**LATE, **OPTIONAL, **RARE}
 
 
 def test_late_imports_keep_ray_out() -> None:

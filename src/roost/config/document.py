@@ -16,7 +16,7 @@ from roost.config.overrides import overridden
 from roost.config.plain_data import SECTIONS, interpolations, plain_mapping
 from roost.config.text_files import A_JOB, is_pipe, read_mapping, read_text, shown_name
 from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions
-from roost.errors import ConfigurationError, Finding, Path, Span
+from roost.errors import ConfigurationError, Finding, Path, Span, first_line
 
 NAMELESS = "<config>"
 
@@ -140,8 +140,11 @@ class JobFile(os.PathLike[str]):
             directory, more = config_dir, None
         if not is_pipe(file):
             name = FilePath(os.path.relpath(file, directory)).with_suffix("").as_posix()
-        from roost.config.hydra_composition import Primary, composed
-
+        try:
+            from roost.config.hydra_composition import Primary, composed
+        except ImportError as error:
+            what, remedy = f"{self}: Hydra is needed to compose its `defaults`", "pip install 'roost[hydra]'"
+            raise ConfigurationError(code="RC008", what=what, why=first_line(error), remedy=remedy) from None
         primary = Primary(text=self.text, file=str(self), directory=directory, name=name, more=more)
         return composed(primary, overrides)
 

@@ -1,6 +1,6 @@
 """Composes a job of a Hydra project: Hydra composes the values, and roost finds the file that set each of them.
 
-Only this module imports Hydra, and only when it composes a job. During a composition it replaces Hydra's sources of
+Only this module imports Hydra, and only `document.py` imports this module, when it composes a job. During a composition it replaces Hydra's sources of
 files by sources that let roost read each file first. So roost's limits hold, and the positions of values are known.
 """
 
@@ -17,6 +17,13 @@ from io import StringIO
 from pathlib import Path as FilePath
 from typing import Any
 
+import hydra
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
+from hydra.plugins.config_source import ConfigResult
+from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
@@ -64,16 +71,10 @@ _Holder = tuple[_Layer, Any]  # a layer that has a path, and its value there
 
 def composed(primary: Primary, overrides: Sequence[str]) -> tuple[dict[str, Any], Positions]:
     """The composed data, not resolved, with the position of each value in the file or override that set it."""
-    try:
-        import hydra.types
-    except ImportError as error:
-        what = f"{primary.file}: Hydra is needed to compose its `defaults`"
-        remedy = "pip install 'roost[hydra]'"
-        raise ConfigurationError(code="RC008", what=what, why=first_line(error), remedy=remedy) from None
     for one in overrides:
         override_span(one)
     read: dict[str, _Layer] = {}
-    given, run = list(overrides), hydra.types.RunMode.RUN
+    given, run = list(overrides), RunMode.RUN
     with _ONE_AT_A_TIME, warnings.catch_warnings(), _own_state():
         warnings.simplefilter("ignore")
         try:
@@ -99,10 +100,6 @@ def composed(primary: Primary, overrides: Sequence[str]) -> tuple[dict[str, Any]
 @contextmanager
 def _own_state() -> Iterator[None]:
     """Give Hydra a state of its own, and restore the program's state afterwards: it may run under `@hydra.main`."""
-    from hydra._internal.sources_registry import SourcesRegistry
-    from hydra.core.plugins import Plugins
-    from hydra.core.singleton import Singleton
-
     Plugins.instance()  # registers the sources
     registry, singletons = SourcesRegistry.instance(), Singleton._instances
     resolvers = BaseContainer._resolvers
@@ -123,9 +120,6 @@ def _own_state() -> Iterator[None]:
 
 def _loader(primary: Primary, read: dict[str, _Layer]) -> Any:
     """Hydra's loader, with sources that record in `read` what they load."""
-    from hydra._internal.sources_registry import SourcesRegistry
-    from hydra.core.global_hydra import GlobalHydra
-
     loader: Any = GlobalHydra.instance().config_loader()
     if primary.more is not None:
         path = f"file://{os.path.abspath(primary.more)}"  # noqa: PTH100
@@ -141,8 +135,6 @@ def _loader(primary: Primary, read: dict[str, _Layer]) -> Any:
 
 def _files(source: Any, primary: Primary, read: dict[str, _Layer]) -> Any:
     """Hydra's source of files, with roost's reader before Hydra's."""
-    from hydra.plugins.config_source import ConfigResult
-
     used = 0
 
     class Result(ConfigResult):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import ray
 from ray._private import worker as ray_worker
+from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from roost.engine.connection.actors import NAMESPACE
 from roost.engine.connection.cluster_watch import forget_cluster, watch_cluster
@@ -154,8 +155,6 @@ def _knock(address: str, within: float = 10.0) -> None:
 def _this_machine(num_nodes: int) -> Inventory:
     """An inventory of `num_nodes` nodes. A single node has the accelerators that Ray finds here; several have none."""
     # Private, but Ray has no public way to detect accelerators.
-    from ray._private.accelerators import NvidiaGPUAcceleratorManager
-
     found = NvidiaGPUAcceleratorManager.get_current_node_num_accelerators()
     return Inventory.uniform(num_nodes, found if num_nodes == 1 else 0)
 

@@ -9,6 +9,7 @@ import glob
 import hashlib
 import os
 import platform
+import resource
 import shutil
 import socket
 import tempfile
@@ -95,10 +96,8 @@ def listening_ports() -> set[int]:
 
 def _open_files() -> tuple[int, int]:
     try:
-        import resource
-
         return resource.getrlimit(resource.RLIMIT_NOFILE)
-    except (ImportError, OSError):
+    except OSError:
         return (0, 0)
 
 

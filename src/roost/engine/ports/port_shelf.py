@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import socket
 import threading
 from collections import deque
@@ -186,8 +187,6 @@ def _with_descriptors(make: Callable[[], socket.socket]) -> socket.socket:
 
 
 def _raise_limit() -> bool:
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import logging
 import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -102,11 +103,9 @@ class Family:
 def put_mark(pid: int, mark: int) -> None:
     """Mark a process and its future children. Unmarked processes are found by the process tree only."""
     try:
-        import resource
-
         _, hard = resource.prlimit(pid, resource.RLIMIT_RTTIME)
         resource.prlimit(pid, resource.RLIMIT_RTTIME, (mark, hard))
-    except (ImportError, AttributeError, OSError, ValueError) as error:
+    except (AttributeError, OSError, ValueError) as error:
         log.debug("process %d has no mark: %s", pid, error)
 
 

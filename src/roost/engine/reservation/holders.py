@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.util.placement_group import PlacementGroup, placement_group_table
 
 from roost.engine.connection.actors import NAMESPACE, find_actor
@@ -72,8 +73,6 @@ def free_by_ray(live: Sequence[LiveNode], nodes: Collection[int]) -> dict[int, i
 
 def _available() -> Mapping[str, Mapping[str, float]]:
     """Free resources by node. Ray has no public call for this: `ray.available_resources` adds all nodes up."""
-    from ray._private.state import available_resources_per_node
-
     found: Mapping[str, Mapping[str, float]] = ask_head(available_resources_per_node)
     return found
 
