@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import roost
+from roost.engine.processes.process_facts import raylet_pid
 
 
 class Frail(roost.Worker):
@@ -70,7 +71,7 @@ class Frail(roost.Worker):
         raise ValueError("x" * size)
 
     def raylet(self) -> int:
-        return os.getppid()
+        return raylet_pid()
 
 
 class HeldBack(Frail):

@@ -17,6 +17,8 @@ from running import eventually, module_path
 
 import roost
 from roost.engine.connection import embedded
+from roost.engine.health.machine_inspection import _orphans
+from roost.engine.processes.process_facts import raylet_of
 from roost.engine.ray_backend import worker_forker
 
 pytestmark = pytest.mark.ray
@@ -35,6 +37,7 @@ class Process:
             "random": (random.random(), ray._raylet.UniqueID.from_random().hex()),
             "forker": os.environ.get("ROOST_FORKER"),
             "child signal": signal.getsignal(signal.SIGCHLD),
+            "memory score": Path("/proc/self/oom_score_adj").read_text(),
             "NEW": os.environ.get("NEW"),
         }
 
@@ -59,10 +62,20 @@ def test_workers_are_copies_with_random_numbers_of_their_own(connected: str) -> 
 
 
 def test_a_worker_with_a_runtime_env_has_a_process_of_its_own(connected: str) -> None:
-    (told,) = facts(runtime_env={"env_vars": {"NEW": "1"}})
+    (copy,), (told,) = facts(), facts(runtime_env={"env_vars": {"NEW": "1"}})
     assert told["NEW"] == "1"
+    assert told["memory score"] == copy["memory score"]
     assert "raylet" in told["parent"]
     assert "worker_forker.py" not in told["parent"]
+
+
+def test_a_copy_belongs_to_its_node(connected: str) -> None:
+    actor = ray.remote(Process).options(num_cpus=0).remote()
+    pid = ray.get(actor.facts.remote(), timeout=120)["pid"]
+    assert raylet_of(pid) in (process.pid for process in psutil.process_iter() if process.name() == "raylet")
+    assert raylet_of(os.getpid()) is None
+    assert pid not in dict(_orphans())  # `roost doctor` would advise to kill them
+    ray.kill(actor)
 
 
 def test_an_ended_copy_leaves_no_zombie(connected: str) -> None:

@@ -1,7 +1,8 @@
 """Composes a job of a Hydra project: Hydra composes the values, and roost finds the file that set each of them.
 
-Only this module imports Hydra, and only `document.py` imports this module, when it composes a job. During a composition it replaces Hydra's sources of
-files by sources that let roost read each file first. So roost's limits hold, and the positions of values are known.
+Only this module imports Hydra, and it is imported only when a job is composed. During a composition it replaces
+Hydra's sources of files by sources that let roost read each file first. So roost's limits hold, and the positions of
+values are known.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from roost.engine.processes import keeper
+from roost.engine.processes.process_facts import raylet_of
 from roost.engine.run import Run
 from roost.engine.status import ProcessStatus
 
@@ -54,10 +55,10 @@ class Faults:
 
     def kill_node(self, process: ProcessStatus) -> None:
         """Kill the Ray node that a process runs on."""
-        status = keeper.status_of(_pid(process))
-        if status is None or not keeper.contents(f"/proc/{status.parent}/comm").startswith(b"raylet"):
+        raylet = raylet_of(_pid(process))
+        if raylet is None:
             raise LookupError(f"pid {process.pid} is not a worker of a Ray node")
-        os.kill(status.parent, signal.SIGKILL)
+        os.kill(raylet, signal.SIGKILL)
 
     @contextmanager
     def cut_off(self, namespace: str, device: str = "eth0") -> Iterator[None]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roost.engine.processes import keeper
+from roost.engine.processes.process_facts import raylet_of
 from roost.engine.run import Run
 
 
@@ -45,7 +46,7 @@ def assert_one_process_per_rank(run: Run, within: float = 30.0) -> None:
         pids = [one.pid for one in status]
         if len(set(pids)) < len(pids):
             return f"ranks share processes: {pids}"
-        nodes = {found.parent for pid in pids if pid and (found := keeper.status_of(pid)) is not None}
+        nodes = {raylet for pid in pids if pid and (raylet := raylet_of(pid)) is not None}
         workers = _workers_by_title(nodes)
         for one in status:
             # Ray gives a process this title at its first call.
@@ -105,19 +106,19 @@ def _workers_by_title(nodes: Collection[int]) -> dict[str, list[int]]:
     for pid in sorted(keeper.all_processes()):
         shown = keeper.contents(f"/proc/{pid}/cmdline").split(b"\0")[0].decode(errors="replace")
         status = keeper.status_of(pid) if shown.startswith("ray::") else None
-        if status is None or status.ended or not (status.parent in nodes or _is_orphan(pid, status.parent)):
+        if status is None or status.ended or not (raylet_of(pid) in nodes or _is_orphan(pid)):
             continue
         group, _, rank = shown.rpartition(":")  # the method that runs may follow the rank
         found.setdefault(f"{group}:{rank.partition('.')[0]}", []).append(pid)
     return found
 
 
-def _is_orphan(pid: int, parent: int) -> bool:
+def _is_orphan(pid: int) -> bool:
     try:
         mine = Path(f"/proc/{pid}").stat().st_uid == os.getuid()
     except OSError:
         return False
-    return mine and not keeper.contents(f"/proc/{parent}/comm").startswith(b"raylet")
+    return mine and raylet_of(pid) is None
 
 
 def _children(pid: int) -> list[int]:

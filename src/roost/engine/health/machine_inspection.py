@@ -21,6 +21,7 @@ from roost import __version__
 from roost.engine.health.machine_facts import Leftovers, MachineFacts
 from roost.engine.ports.port_ranges import RANGE_VARIABLE, ephemeral_ports
 from roost.engine.processes import keeper
+from roost.engine.processes.process_facts import raylet_of
 from roost.inventory.accelerators import known_accelerators
 
 SHARED_MEMORY = "/dev/shm"
@@ -153,7 +154,7 @@ def _orphans() -> Iterable[tuple[int, str]]:
         for entry in keeper.contents(f"/proc/{pid}/environ").split(b"\0"):
             if entry.startswith(prefix):
                 marked[pid] = (entry[len(prefix) :], words[0])
-        if words[0].startswith(b"ray::") and not _below_a_raylet(status.parent):
+        if words[0].startswith(b"ray::") and raylet_of(pid) is None and not _below_a_raylet(status.parent):
             workers[pid] = words[0]
     orphans = {pid: title for pid, (token, title) in marked.items() if token not in kept}
     for pid, title in sorted({**workers, **orphans}.items()):

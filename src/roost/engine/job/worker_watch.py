@@ -123,6 +123,8 @@ class WorkerWatch:
         if worker.process in self._watched:
             return
         loop = asyncio.get_running_loop()
+        if not self._watched:
+            self._kills = _oom_kills()  # those before its first worker are none of this watch
         if self._raylet_fd < 0 and (handle := _pidfd(self._raylet.pid)) >= 0:
             self._raylet_fd = handle
             loop.add_reader(handle, self._node_ended)

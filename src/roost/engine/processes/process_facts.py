@@ -51,8 +51,16 @@ def process_of(pid: int) -> Process:
 
 
 def raylet_pid() -> int:
-    """The number of the raylet that this process works for: its parent, unless it was forked by another process."""
+    """The number of the raylet that this process works for."""
     return int(os.environ.get("RAY_RAYLET_PID") or os.getppid())
+
+
+def raylet_of(pid: int) -> int | None:
+    """The number of the raylet that a process works for; None for other processes, and when the raylet has ended."""
+    given = b"RAY_RAYLET_PID="  # to every worker; its parent is another process where workers are forked
+    entries = keeper.contents(f"/proc/{pid}/environ").split(b"\0")
+    raylet = next((int(one[len(given) :]) for one in entries if one.startswith(given)), None)
+    return raylet if keeper.contents(f"/proc/{raylet}/comm").startswith(b"raylet") else None
 
 
 def _status(pid: int) -> keeper.ProcessState | None:

@@ -42,27 +42,41 @@ class WorkerOrder(NamedTuple):
     arguments: list[str]
     environment: dict[str, str]
     folder: str
+    memory_score: str  # that the system chooses by when memory runs out
     output: list[int]  # descriptors for input, output and errors
 
 
-def order_for_this_copy(server: socket.socket, raylet: int) -> WorkerOrder:
+def copy_for_each_order(server: socket.socket, raylet: int) -> None:
     """Make a copy of this process for each order. Returns in the copies; ends the forker when its raylet has ended."""
     while True:
         ready, _, _ = select.select([server.fileno(), raylet], [], [])
         if raylet in ready:
             os._exit(0)
-        connection, _ = server.accept()
-        with connection:
-            try:
-                order = received(connection)
-            except (OSError, ValueError):  # the asking process has ended
-                continue
-            if is_waiting(connection) and not os.fork():
-                server.close()
-                os.close(raylet)
-                return order
-            close_all(order.output)
-            answer(connection)
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the asking process has ended, or there is no room for a copy
+            connection, _ = server.accept()
+            with connection:
+                if is_copy_for(connection):
+                    server.close()
+                    os.close(raylet)
+                    return
+
+
+def is_copy_for(connection: socket.socket) -> bool:
+    """Make a copy for the process that asks. It answers that process once it has taken over from it."""
+    order = received(connection)
+    try:
+        if not is_waiting(connection) or os.fork():
+            return False
+        try:
+            take_over(order)
+            connection.sendall(FORKED)
+        except BaseException:  # the asking process starts a worker in the ordinary way, or was killed
+            os._exit(1)
+        return True
+    finally:
+        close_all(order.output)
 
 
 def received(connection: socket.socket) -> WorkerOrder:
@@ -71,11 +85,11 @@ def received(connection: socket.socket) -> WorkerOrder:
     try:
         with connection.makefile("rb") as stream:
             text = stream.read(int.from_bytes(length, "big"))
-        arguments, environment, folder = json.loads(text)
+        arguments, environment, folder, memory_score = json.loads(text)
     except (OSError, ValueError):
         close_all(output)
         raise
-    return WorkerOrder(arguments, environment, folder, output)
+    return WorkerOrder(arguments, environment, folder, memory_score, output)
 
 
 def close_all(descriptors: list[int]) -> None:
@@ -90,23 +104,17 @@ def is_waiting(connection: socket.socket) -> bool:
     return not ended.poll(0)
 
 
-def answer(connection: socket.socket) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # Ray does not know the copy of a process that was killed; the copy ends then
-        connection.sendall(FORKED)
-
-
 def take_over(order: WorkerOrder) -> None:
     os.setpgid(0, 0)  # Ray kills the process group of a worker that has ended
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, descriptor in enumerate(order.output):
         os.dup2(descriptor, number)
-    close_all(order.output)
     job = os.environ["RAY_JOB_ID"]  # Ray has read it already
     os.environ.clear()
     os.environ.update({**order.environment, "RAY_JOB_ID": job})
     os.chdir(order.folder)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(order.memory_score)
     sys.argv = [default_worker.__file__, *order.arguments]
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, str(Path(default_worker.__file__).parent))
@@ -115,7 +123,7 @@ def take_over(order: WorkerOrder) -> None:
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system collects copies that have ended
     gc.freeze()  # so that a collection in a copy does not write to all pages that the copies share
-    take_over(order_for_this_copy(socket.socket(fileno=int(sys.argv[1])), os.pidfd_open(int(sys.argv[2]))))
+    copy_for_each_order(socket.socket(fileno=int(sys.argv[1])), os.pidfd_open(int(sys.argv[2])))
     runpy.run_path(default_worker.__file__, run_name="__main__")
 
 

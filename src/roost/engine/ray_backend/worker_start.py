@@ -4,7 +4,7 @@ It uses little of the standard library and nothing else: every worker waits for 
 """
 
 # pathlib alone would take longer to import than everything here.
-# ruff: noqa: PTH109, PTH118, PTH120
+# ruff: noqa: PTH109, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import socket
 import sys
 
 VARIABLE = "ROOST_FORKER"  # the path of the forker's socket
-ANSWER_WITHIN = 60.0  # seconds; the first worker waits until the forker has imported Ray
+ANSWER_WITHIN = 20.0  # seconds; the first workers wait until the forker has imported Ray, and Ray for 60
 FORKED = b"forked"
 
 
@@ -33,9 +33,10 @@ def needs_own_process(arguments: list[str]) -> bool:
 
 
 def is_forked(path: str, arguments: list[str]) -> bool:
-    """Ask the forker for a process with this one's arguments, environment, folder and output."""
+    """Ask the forker for a process with this one's arguments, environment, folder, memory score and output."""
     try:
-        order = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
+        with open("/proc/self/oom_score_adj") as score:  # Ray's, so that workers are killed before the raylet
+            order = json.dumps([arguments, dict(os.environ), os.getcwd(), score.read()]).encode()
         with socket.socket(socket.AF_UNIX) as forker:
             forker.settimeout(ANSWER_WITHIN)
             forker.connect(path)
