@@ -79,6 +79,7 @@ def test_answers_that_come_late_change_nothing() -> None:
     assert again.ranks == (0,)
     (gone,) = machine.cannot_move("actor", [0, 1], "no spare node")
     assert gone.ranks == (0,)
+    assert machine.settled("actor")  # nobody waits for what was given up
     machine.drop("actor")
     machine.started("actor", {0: 1})
     assert machine.not_started("actor", [0], 3) == machine.cannot_move("actor", [0], "") == []

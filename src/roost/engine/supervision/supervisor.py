@@ -190,8 +190,6 @@ class Supervisor:
             return self._give_up(component, found, ranks, cause, why)
         spent.append(now)
         chosen = tuple(found.generations) if policy.policy == "one_for_all" else ranks
-        for rank in chosen:
-            found.down.pop(rank, None)
         found.ending.update(chosen)
         restart = Restart(
             component=component, ranks=chosen, cause=cause, number=len(spent), limit=limit, move=move
