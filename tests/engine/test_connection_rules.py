@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import roost
+from roost.engine.connection import cluster_watch
 from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import _shape, check_version, warn_if_open
 
@@ -89,3 +92,25 @@ def test_only_a_running_ray_of_this_user_is_joined(tmp_path: Path, monkeypatch: 
 )
 def test_the_shape_of_an_embedded_cluster_in_words(shape: str, words: str) -> None:
     assert _shape(roost.Inventory.parse(shape)) == words
+
+
+def test_a_question_to_the_head_that_is_interrupted_has_ended_when_the_program_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program disconnects next, and Ray would end a process in which a thread asks it something after that."""
+    go, ended = threading.Event(), threading.Event()
+
+    def question() -> None:
+        assert go.wait(60)
+        time.sleep(0.1)  # the head takes its time
+        ended.set()
+
+    def interrupted(*_: object) -> None:
+        go.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_watch, "_watched", "127.0.0.2:1")
+    monkeypatch.setattr(cluster_watch, "_answer_of_head", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cluster_watch.ask_head(question)
+    assert ended.is_set()

@@ -38,6 +38,7 @@ log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds of silence; a head that Ray restarts needs more: ROOST_HEAD_PATIENCE
 STEP = 0.5  # seconds between two checks during a wait
+ENDS_WITHIN = 5.0  # seconds that an interrupted question to the head is waited for
 OWN_CODE_FOR = 3.0  # seconds that the program has to call roost before its own code is interrupted
 
 Answer = TypeVar("Answer")
@@ -161,12 +162,28 @@ def ask_head(question: Callable[[], Answer], within: float | None = None) -> Ans
             answers.put((None, error))
 
     check_cluster()
+    asking = threading.Thread(target=ask, name="roost-question", daemon=True)
+    asking.start()
+    try:
+        answer, error = _answer_of_head(answers, within)
+    except RoostError:
+        raise
+    except (
+        BaseException
+    ):  # as of a signal. The program will disconnect, and Ray ends a process that still asks then
+        asking.join(ENDS_WITHIN)
+        raise
+    if error is not None:
+        raise error
+    return answer  # type: ignore[return-value]
+
+
+def _answer_of_head(answers: queue.SimpleQueue[Answer], within: float | None) -> Answer:
     deadline = None if within is None else time.monotonic() + within
-    threading.Thread(target=ask, name="roost-question", daemon=True).start()
     while True:
         try:
             left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
-            answer, error = answers.get(timeout=left)
+            return answers.get(timeout=left)
         except queue.Empty:
             check_cluster()
             if deadline is not None and time.monotonic() >= deadline:
@@ -175,10 +192,6 @@ def ask_head(question: Callable[[], Answer], within: float | None = None) -> Ans
                     what=f"the head of Ray at {_watched} has not answered in {within:g} s",
                     remedy="is its machine overloaded? `ray status` asks it too",
                 ) from None
-            continue
-        if error is not None:
-            raise error
-        return answer  # type: ignore[return-value]
 
 
 def patient_get(refs: Any, timeout: float | None, job: str = "") -> Any:
