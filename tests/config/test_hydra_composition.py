@@ -339,7 +339,7 @@ def test_the_state_of_the_program_stays() -> None:
 
 def test_without_hydra_only_compositions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hydra", None)
-    monkeypatch.setitem(sys.modules, "hydra.types", None)
+    monkeypatch.delitem(sys.modules, "roost.config.hydra_composition", raising=False)  # it is imported anew
     job = project(PLAIN | {"plain.yaml": "cluster: {num_nodes: 2}\n"})
     finding = refusal(job)
     assert (finding.code, finding.remedy) == ("RC008", "pip install 'roost[hydra]'")
