@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -114,3 +115,36 @@ def test_a_question_to_the_head_that_is_interrupted_has_ended_when_the_program_g
     with pytest.raises(KeyboardInterrupt):
         cluster_watch.ask_head(question)
     assert ended.is_set()
+
+
+class Hooks:
+    """Ray's hooks for errors that end a program. Notes whether waits raised the error when one was replaced."""
+
+    def __init__(self) -> None:
+        self.raised: list[bool] = []
+
+    def custom_excepthook(self, *_: object) -> None:
+        """Asks the head, which is gone."""
+
+    @property
+    def normal_excepthook(self) -> object:
+        self.raised.append(cluster_watch.cluster_is_gone())
+        return sys.__excepthook__
+
+
+def test_rays_hook_is_replaced_before_a_wait_raises_that_the_cluster_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program may end with that error at once, and Ray's hook would wait a minute for the head."""
+    hooks, known = Hooks(), threading.Event()
+    known.set()
+    monkeypatch.setattr(cluster_watch, "ray_worker", hooks)
+    monkeypatch.setattr(cluster_watch, "_main_knows", known)
+    monkeypatch.setattr(cluster_watch, "_gone", None)
+    hook = hooks.custom_excepthook
+    monkeypatch.setattr(hooks, "custom_excepthook", hook, raising=False)  # the same object each time
+    monkeypatch.setattr(sys, "excepthook", hook)
+    cluster_watch._cluster_lost("127.0.0.2:1", "its head is silent", threading.Event())
+    assert cluster_watch.cluster_is_gone()
+    assert sys.excepthook is sys.__excepthook__
+    assert hooks.raised == [False]

@@ -27,6 +27,13 @@ pytestmark = pytest.mark.ray
 class Process:
     """An actor that knows its process."""
 
+    def __init__(self) -> None:
+        self.modules = set(sys.modules)
+
+    def imported(self) -> list[str]:
+        """The modules that were imported since its constructor ran."""
+        return sorted(sys.modules.keys() - self.modules)
+
     def facts(self) -> dict[str, Any]:
         import random
 
@@ -59,6 +66,13 @@ def test_workers_are_copies_with_random_numbers_of_their_own(connected: str) -> 
     assert all(one["leads its group"] for one in told)  # Ray kills the groups of workers that have ended
     assert {(one["forker"], one["child signal"]) for one in told} == {(None, signal.SIG_DFL)}
     assert len({number for one in told for number in one["random"]}) == 6
+
+
+def test_copies_have_what_ray_imports_when_it_pickles(connected: str) -> None:
+    actor = ray.remote(Process).options(num_cpus=0).remote()
+    ray.get(actor.forker.remote(), timeout=120)  # the first value that the process pickles
+    assert ray.get(actor.imported.remote(), timeout=120) == []
+    ray.kill(actor)
 
 
 def test_a_worker_with_a_runtime_env_has_a_process_of_its_own(connected: str) -> None:

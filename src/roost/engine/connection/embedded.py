@@ -39,11 +39,12 @@ TRIES = 3
 TOO_SLOW = "timed out during startup"  # Ray's words
 ENDED = "ended during startup"
 NODE_WITHIN = 120  # seconds that Ray gives a node to start
+WORKER_WITHIN = 300  # seconds that Ray gives a worker process to start
 # Longer than Ray's own limit, so that Ray's message is in the log when this process gives up.
 START_WITHIN = 60.0  # seconds, plus `NODE_WITHIN` for each node
 STOP_WITHIN = 30.0
 CLEAR_WITHIN = 10.0
-SCRIPTS = Path(__file__).parents[1] / "ray_backend"  # worker_start.py and worker_forker.py
+SCRIPTS = Path(__file__).parents[1] / "ray_backend"  # worker_start.py, worker_forker.py and agent_start.py
 FORKED_WORKERS = "ROOST_FORKED_WORKERS"  # "0": Ray starts worker processes as on any other cluster
 LONGEST_TITLE = 400  # characters: the title of a process has the room that its arguments had
 SMALLEST_STORE = 150 * 2**20  # bytes: as in Ray's test clusters; one large result fills it
@@ -255,6 +256,8 @@ def environment_for_nodes(environ: Mapping[str, str], directory: str) -> dict[st
     kept["RAY_TMPDIR"] = directory
     return {
         "RAY_raylet_start_wait_time_s": str(NODE_WITHIN),
+        # If the first workers of a node are given up, `ray.init` of a program never returns.
+        "RAY_worker_register_timeout_seconds": str(WORKER_WITHIN),
         "RAY_AUTH_MODE": "disabled",
         # Event loop statistics take a third of the CPU time of Ray's idle processes, and only Ray's logs show them.
         "RAY_event_stats": "0",
@@ -292,11 +295,14 @@ def _run(directory: str) -> None:
         return
     started = threading.Event()
     threading.Thread(target=_end_early, args=(directory, started), daemon=True).start()
+    from ray._private import services
     from ray._private.node import Node as RayNode
     from ray.cluster_utils import Cluster as RayCluster
 
     # Without a dashboard Ray still starts its process, for usage statistics alone.
     RayNode.start_api_server = lambda *_, **__: None
+    if sys.platform == "linux":
+        _start_agents_when_needed(services)
     nodes = json.loads(told)
     nodes[0] |= {
         "temp_dir": directory,
@@ -344,6 +350,17 @@ def _add_node(cluster: Any, directory: str, number: int, arguments: dict[str, An
             env={**os.environ, "RAY_RAYLET_PID": raylet, "RAY_JOB_ID": "ffffffff"},
             pass_fds=[server.fileno()],
         )
+
+
+def _start_agents_when_needed(services: Any) -> None:
+    """Let the nodes run `agent_start.py` in place of Ray's agents."""
+    python = services._build_python_executable_command_memory_profileable
+
+    def command(process: str, *args: Any, **kwargs: Any) -> list[str]:
+        is_agent = process in ("dashboard_agent", "runtime_env_agent")
+        return [*python(process, *args, **kwargs), *[str(SCRIPTS / "agent_start.py")] * is_agent]
+
+    services._build_python_executable_command_memory_profileable = command
 
 
 def _collect_ended(cluster: Any, forkers: list[Any]) -> None:

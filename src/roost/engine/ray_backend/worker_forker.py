@@ -17,6 +17,7 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -34,6 +35,11 @@ import roost.engine.ray_backend.worker_host  # noqa: F401
 from roost.engine.ray_backend.worker_start import FORKED
 
 ORDER_WITHIN = 5.0  # seconds
+# Ray imports these in every worker, with the first value that it pickles, as far as they are installed.
+IMPORTED_LATE = (
+    *("ray._common.pydantic_compat", "ray._common.usage.usage_lib", "ray._private.arrow_serialization"),
+    *("pydantic.fields", "pydantic.v1.fields", "starlette.datastructures"),
+)
 
 
 class WorkerOrder(NamedTuple):
@@ -121,6 +127,9 @@ def take_over(order: WorkerOrder) -> None:
 
 
 def main() -> None:
+    for name in IMPORTED_LATE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system collects copies that have ended
     gc.freeze()  # so that a collection in a copy does not write to all pages that the copies share
     copy_for_each_order(socket.socket(fileno=int(sys.argv[1])), os.pidfd_open(int(sys.argv[2])))

@@ -15,7 +15,7 @@ import socket
 import sys
 
 VARIABLE = "ROOST_FORKER"  # the path of the forker's socket
-ANSWER_WITHIN = 20.0  # seconds; the first workers wait until the forker has imported Ray, and Ray for 60
+ANSWER_WITHIN = 120.0  # seconds; the first workers wait until the forker has imported Ray, and Ray for 300
 FORKED = b"forked"
 
 
