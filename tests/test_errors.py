@@ -8,8 +8,9 @@ import pytest
 
 import roost
 from roost import ConfigurationError, Finding, Inventory, PlacementError, RoostError
+from roost.codes import CODES
 from roost.config.document import parse
-from roost.errors import CODES, JobEnded, NoAnswer, Span, close_to, counted, error_for, render, shown
+from roost.errors import JobEnded, NoAnswer, Span, close_to, counted, error_for, render, shown
 from roost.secret_names import hide_secrets, looks_secret
 
 

@@ -137,6 +137,7 @@ LATE = {
     "roost.engine.channel": {"roost.engine.job.ray_channel"},  # inline programs do without Ray
     "roost.engine.backends": {"roost.engine.ray_backend.ray_backend"},  # inline mode needs no Ray
     "roost.engine.connection.embedded": {
+        "ray._private",
         "ray._private.node",
         "ray.cluster_utils",
     },  # only its child process runs Ray

@@ -17,7 +17,7 @@ from page_parts import WIDTH, WRITTEN
 import roost
 from roost.cli.code_pages import CodePage, code_page
 from roost.cli.verbs import VERBS
-from roost.errors import CODES
+from roost.codes import CODES
 
 DOCS = Path(__file__).parents[1]
 

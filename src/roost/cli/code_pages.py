@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from roost.errors import CODES
+from roost.codes import CODES
 
 _WIDTH = 96
 

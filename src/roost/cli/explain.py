@@ -14,9 +14,10 @@ from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan,
 from roost.cli.code_pages import code_page, render_code_page
 from roost.cli.ending import FINE, emit, emit_result, refused
 from roost.cli.shell_completion import complete_explained
+from roost.codes import CODES
 from roost.config.document import JobFile
 from roost.config.job import Job, read_job
-from roost.errors import CODES, RoostError, nearest
+from roost.errors import RoostError, nearest
 from roost.planning.explanation import explain
 from roost.planning.plan import Plan
 from roost.views.explanation_text import render_explanation

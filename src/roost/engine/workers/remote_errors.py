@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import traceback
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ def in_one_line(error: BaseException) -> str:
     """An error's type and whole text without line breaks, to quote in a message."""
     text = "; ".join(map(_said, error.args)) if isinstance(error, RoostError) else str(error)
     said = " ".join(line.strip() for line in text.splitlines() if line.strip())
-    return f"{type(error).__name__}: {said}"
+    return _as_utf8(f"{type(error).__name__}: {said}")
 
 
 def _said(finding: Any) -> str:
@@ -25,6 +26,17 @@ def _said(finding: Any) -> str:
 
 MOST_BYTES = 1 << 20  # of a pickled error; larger ones are described
 MOST_TEXT = 10_000  # characters kept of a longer text
+
+
+def is_utf8(error: BaseException) -> bool:
+    """Whether the error with its causes can be written as UTF-8. Ray ends a process that raises another one."""
+    text = "".join(traceback.format_exception(type(error), error, None))
+    return _as_utf8(text) == text
+
+
+def _as_utf8(text: str) -> str:
+    """The text with `?` for what UTF-8 cannot write, such as the bytes of a file name that is no text."""
+    return text.encode(errors="replace").decode()
 
 
 def _cut(value: Any) -> Any:
@@ -100,14 +112,14 @@ def as_portable(error: BaseException, pickler: Any = pickle, origin: Origin | No
     if origin is not None:
         with contextlib.suppress(Exception):  # an exception may refuse attributes
             setattr(error, _ORIGIN, tuple(origin))
-    if travels(error):
+    if travels(error) and is_utf8(error):
         return error
     cut = tuple(map(_cut, error.args))
     args = error.args if travels(error.args) else cut if travels(cut) else ()
     state = {name: value for name, value in error.__dict__.items() if travels(value)}
     if origin is not None:
         state[_ORIGIN] = tuple(origin)
-    return Described(type(error), args, state, _cut(str(error)))
+    return Described(type(error), args, state, _as_utf8(_cut(str(error))))
 
 
 def raised_error(
@@ -126,6 +138,14 @@ def raised_error(
     error.remote_traceback = remote_traceback  # type: ignore[attr-defined]
     error.__cause__ = cause
     return error
+
+
+def without_type(error: WorkerRaised) -> WorkerRaised:
+    """The same error, which is not of the type that the worker raised."""
+    plain = _Raised(*error.findings)
+    plain.__dict__.update(error.__dict__)
+    plain.__cause__ = error.__cause__
+    return plain
 
 
 def _copy_attributes(cause: BaseException, error: WorkerRaised) -> None:
