@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from roost.engine.channels.channel_table import (
-    ChannelTable,
+from roost.engine.channels.channel_table import ChannelTable
+from roost.engine.channels.channel_values import (
     Decision,
     Drained,
     Handed,
@@ -117,6 +117,21 @@ def test_weights() -> None:
     assert handed(take(table, "u", count=None, weight=5)) == {"u": ["z"]}
     assert take(table, "v", count=None, weight=2) == []
     assert handed(put(table, "q", "more", weights=[7])) == {"v": ["more"]}
+
+
+@pytest.mark.parametrize(("weight", "count", "wanted"), [(0.1, 10, 1), (0.7, 3, 2.1)])
+def test_weights_whose_sum_is_rounded_are_enough(weight: float, count: int, wanted: float) -> None:
+    """In floating point these sums are a little smaller."""
+    table = ChannelTable()
+    put(table, "p", *range(count), weights=[weight] * count)
+    put(table, "q", "next")
+    assert handed(take(table, "t", count=None, weight=wanted)) == {"t": [*range(count)]}
+
+
+def test_a_weight_of_whole_numbers_is_exact() -> None:
+    table = ChannelTable()
+    put(table, "p", "nearly", "enough", weights=[10**9 - 1, 1])
+    assert handed(take(table, "t", count=None, weight=10**9)) == {"t": ["nearly", "enough"]}
 
 
 def test_what_is_too_old_is_left_out_and_counted() -> None:

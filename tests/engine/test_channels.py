@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +30,7 @@ from running import alive, eventually, eventually_unless_stuck
 import roost
 from live import EndedJob
 from roost.engine.channels.channel_desk import ChannelDesk
-from roost.engine.channels.channel_table import Wanted
+from roost.engine.channels.channel_values import Wanted
 from roost.engine.job import channel_host
 from roost.engine.job.channel_host import ChannelHost
 from roost.engine.job.packed_value import Packer, unpack
@@ -160,10 +162,23 @@ def test_an_attached_process_ends_in_order(
 ) -> None:
     before = channel.state().acknowledged
     channel.put_many([1, 2])
-    program = run("takes", cluster.job, "shared")
+    program = run("takes", cluster.job, "shared", "in order")
     assert program.answer() == 1
     assert program.end() == 0
     assert (channel.state().taken, channel.state().acknowledged) == ({}, before + 1)
+
+
+@pytest.mark.parametrize("how", ["raises", "raises inside"])
+def test_an_attached_process_that_an_exception_ends_gives_back(
+    cluster: roost.Cluster, channel: roost.Channel, run: Callable[..., Any], how: str
+) -> None:
+    before = channel.state().redelivered
+    channel.put_many([1, 2])
+    program = run("takes", cluster.job, "shared", how)
+    assert program.answer() == 1
+    assert program.end() == 1
+    assert channel.get_batch(count=2, timeout=60) == [1, 2]
+    assert channel.state().redelivered == before + 1
 
 
 def test_coroutines(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
@@ -341,6 +356,16 @@ def test_inline(inline: roost.Cluster) -> None:
         channel.get()
 
 
+def test_inline_values_are_copies(inline: roost.Cluster) -> None:
+    channel, value = roost.Channel("x"), {"tokens": [1, 2]}
+    channel.put(value)
+    value["tokens"].clear()
+    assert channel.get() == {"tokens": [1, 2]}
+    with pytest.raises(roost.ConfigurationError, match="a value of type lock cannot go through channel 'x'"):
+        channel.put_many([1, threading.Lock()])
+    assert len(channel) == 0
+
+
 def test_a_long_put_that_does_not_fit_tells_how_far_it_came(
     inline: roost.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,6 +494,9 @@ MISTAKES: list[tuple[Callable[[roost.Channel], Any], str]] = [
         "weights are a list of numbers, not <generator",
     ),
     (lambda c: c.put_many([1], weights=1.5), "weights are a list of numbers, not 1.5"),
+    (lambda c: c.put_many("one value"), "put_many takes a list of values, not 'one value'"),
+    (lambda c: c.put_many(5), "put_many takes a list of values, not 5"),
+    (lambda c: asyncio.run(c.async_put_many({"a": 1})), "put_many takes a list of values, not {'a': 1}"),
     (lambda c: c.get_batch(), "a batch has a count or a weight, one of them"),
     (lambda c: c.get_batch(count=1, weight=1), "a batch has a count or a weight, one of them"),
     (lambda c: c.get_batch(count=0), "count is a whole number from 1 on, not 0"),
@@ -490,6 +518,24 @@ def test_mistakes(inline: roost.Cluster, mistake: Callable[[roost.Channel], Any]
         mistake(channel)
     assert says in str(caught.value)
     assert channel.get() == "kept"
+
+
+class Split(str, enum.Enum):
+    TRAIN = "train"
+
+
+class Step(enum.IntEnum):
+    FIRST = 1
+
+
+def test_the_process_of_a_channel_needs_no_classes_of_its_users(inline: roost.Cluster) -> None:
+    channel = roost.Channel("x")
+    channel.put_many(["a", "b"], key=Split.TRAIN, version=Step.FIRST)
+    channel.put("c", key=Step.FIRST)
+    assert [(key, type(key)) for key in channel.state().held] == [("train", str), (1, int)]
+    (facts,) = channel.get_batch(count=1, key="train").facts
+    assert (type(facts.key), type(facts.version)) == (str, int)
+    assert channel.get(key=Split.TRAIN) == "b"
 
 
 def test_an_unknown_key_is_told_the_known_ones(inline: roost.Cluster) -> None:

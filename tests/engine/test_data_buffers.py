@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,67 @@ def test_sources_that_cannot_be_used(
     roost.DataBuffer([1])  # a later try is no other buffer
 
 
+class NoLength(Squares):
+    def __len__(self) -> int:
+        raise TypeError("a stream has no length")
+
+
+def test_samples_are_copies(inline: roost.Cluster) -> None:
+    """As on Ray: what a program writes into a sample is neither in the source nor in the next epoch."""
+    source = [{"prompt": "a"}, {"prompt": "b"}]
+    buffer = roost.DataBuffer(source)
+    for sample in buffer.get_samples(2):
+        sample["answer"] = "x"
+    assert sorted(one["prompt"] for one in source) == ["a", "b"]
+    assert all(len(one) == 1 for one in [*source, *buffer.get_samples(2)])
+    unfinished = {"prompt": "a", "tokens": [1]}
+    buffer.put_back([unfinished])
+    unfinished["tokens"].append(2)  # type: ignore[attr-defined]
+    assert buffer.get_samples(1) == [{"prompt": "a", "tokens": [1]}]
+
+
+def test_another_source_under_the_same_name_is_refused(inline: roost.Cluster, tmp_path: Path) -> None:
+    roost.DataBuffer(range(COUNT))
+    roost.DataBuffer(Squares())  # iterables and datasets are known by their number of samples
+    with pytest.raises(roost.ClusterError, match="data buffer 'data' has 23 samples, not 4"):
+        roost.DataBuffer(range(4))
+    with pytest.raises(roost.ClusterError, match=r"has the source of another process, not .*samples.jsonl"):
+        roost.DataBuffer(lines(tmp_path / "samples.jsonl"))
+
+
+def check_that_nothing_is_lost(path: Path) -> None:
+    """When samples cannot go from one process to another."""
+    with pytest.raises(roost.ConfigurationError, match="does not tell its length"):
+        roost.DataBuffer(NoLength(), name="stuck")
+    buffer = roost.DataBuffer(HoldsALock(), name="stuck")
+    buffer.put_back(["first"])
+    with pytest.raises(roost.ConfigurationError, match="a sample of type lock cannot go to another process"):
+        buffer.get_samples(COUNT + 1)
+    with pytest.raises(roost.ConfigurationError, match="cannot be put back into data buffer 'stuck'"):
+        buffer.put_back([threading.Lock()])
+    buffer.save(path)
+    state = json.loads(path.read_text())
+    assert (state["epoch"], state["given"], state["put_back"]) == (0, 0, ["first"])
+    assert buffer.get_samples(1) == ["first"]
+
+
+class HoldsALock(Squares):
+    def __getitem__(self, place: int) -> Any:
+        return threading.Lock() if place == 5 else place
+
+
+def test_samples_that_cannot_be_sent_are_not_lost(inline: roost.Cluster, tmp_path: Path) -> None:
+    check_that_nothing_is_lost(tmp_path / "state.json")
+
+
+@pytest.mark.ray
+def test_the_same_on_ray(cluster: roost.Cluster, tmp_path: Path) -> None:
+    check_that_nothing_is_lost(tmp_path / "state.json")
+    with pytest.raises(roost.ConfigurationError, match="source of data buffer 'locked' cannot go to"):
+        roost.DataBuffer([threading.Lock()], name="locked")
+    assert buffer_actors("locked") == []
+
+
 class EndsEarly(Squares):
     def __getitem__(self, place: int) -> dict[str, int]:
         if place == 5 and not self.__dict__.get("grown"):
@@ -271,11 +333,11 @@ def test_mistakes(inline: roost.Cluster, tmp_path: Path) -> None:
     assert buffer.get_samples(1) == [(1, 2)]
 
 
-def buffer_actors() -> list[str]:
+def buffer_actors(name: str = "shared") -> list[str]:
     import ray
 
     named = ray.util.list_named_actors(all_namespaces=True)
-    return [one["name"] for one in named if one["name"] == "data-buffer:shared"]
+    return [one["name"] for one in named if one["name"] == f"data-buffer:{name}"]
 
 
 @pytest.mark.ray

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from roost.engine.channels import channel_errors
-from roost.engine.channels.channel_table import Batch, ChannelState, Handed, Key, PutDone, Wanted
+from roost.engine.channels.channel_desk import at_once
+from roost.engine.channels.channel_values import Batch, ChannelState, Handed, Key, PutDone, Wanted
 from roost.engine.here import inline_here
 from roost.engine.workers.call_log import FOR_CHANNEL, waiting
 
 WAIT = 300.0  # seconds
 AT_A_TIME = 1_000  # values that put_many sends to the channel's process at a time
-Steps = Generator[Any, Any, Any]
 
 # For each consumer, the takes of this process whose answers have not arrived. Its other takes do not acknowledge
 # their items.
@@ -33,9 +33,11 @@ class Channel:
         channel_errors.check_name(name, "channel")
         channel_errors.check_capacity(capacity)
         self.name = name
-        self._side: Any = _side(name)
+        self._side: Any = _side(name)  # whose coroutines never suspend: they block, or need not wait
+        self._async_side: Any = self._side.for_coroutines()
+        self._held = 0  # items in the channel, by its last answer
         if capacity is not None:
-            actual = self._side.finish(self._one("limit", capacity))
+            actual = at_once(self._side.ask("limit", capacity))
             if actual != capacity:
                 raise channel_errors.other_capacity(name, capacity, actual)
 
@@ -50,7 +52,7 @@ class Channel:
         timeout: float = WAIT,
     ) -> None:
         """Put a value into the channel; waits for room. `version` is the version of the weights that made the value."""
-        self._side.finish(self._put([value], [weight], key, version, timeout, waits=False))
+        at_once(self._put(self._side, [value], [weight], key, version, timeout))
 
     async def async_put(
         self,
@@ -60,7 +62,7 @@ class Channel:
         version: int | None = None,
         timeout: float = WAIT,
     ) -> None:
-        await self._side.async_finish(self._put([value], [weight], key, version, timeout, waits=True))
+        await self._put(self._async_side, [value], [weight], key, version, timeout)
 
     def put_many(
         self,
@@ -71,7 +73,8 @@ class Channel:
         timeout: float = WAIT,
     ) -> None:
         """Put values in order, each as soon as there is room. The error's `done` counts those that went in."""
-        self._side.finish(self._put(list(values), weights, key, version, timeout, waits=False))
+        several = channel_errors.checked_values(values)
+        at_once(self._put(self._side, several, weights, key, version, timeout))
 
     async def async_put_many(
         self,
@@ -81,52 +84,51 @@ class Channel:
         version: int | None = None,
         timeout: float = WAIT,
     ) -> None:
-        await self._side.async_finish(self._put(list(values), weights, key, version, timeout, waits=True))
+        several = channel_errors.checked_values(values)
+        await self._put(self._async_side, several, weights, key, version, timeout)
 
-    def _put(
+    async def _put(
         self,
+        side: Any,
         values: Sequence[Any],
         weights: Sequence[float] | None,
         key: Key,
         version: int | None,
         timeout: float,
-        waits: bool,
-    ) -> Steps:
+    ) -> None:
         channel_errors.check_put(len(values), key, weights, version, timeout)
         if not values:
             return
+        key, version = channel_errors.plain(key), channel_errors.plain(version)
         if weights is not None and all(weight == 1 for weight in weights):
             weights = None
-        side = self._side
-        left = patience = side.patience(timeout, waits)
+        left = patience = side.patience(timeout)
         for first in range(0, len(values), AT_A_TIME):
             part = slice(first, first + AT_A_TIME)
-            contents = yield from side.stored(values[part])
+            contents = await side.stored(values[part], self._held)
             began, token = time.monotonic(), side.new_token()
             theirs = None if weights is None else weights[part]
             try:
                 with waiting(FOR_CHANNEL):
-                    decision = yield from side.put(token, left, key, theirs, version, contents)
+                    decision = await side.put(token, left, key, theirs, version, contents)
             except BaseException:
                 side.withdraw(token)
                 raise
-            side.answered(decision)
             left = max(0.0, left - (time.monotonic() - began))
             if not isinstance(decision, PutDone):
                 decision = replace(decision, done=first + decision.done)
-                note = "" if waits else side.note
-                raise channel_errors.not_put(self.name, decision, len(values), patience, note)
+                raise channel_errors.not_put(self.name, decision, len(values), patience, side.note)
+            self._held = decision.held
 
     # -- taking ----------------------------------------------------------------------------------------
 
     def get(self, key: Key = None, timeout: float = WAIT) -> Any:
         """Take the next value of the key."""
-        (value,) = self._side.finish(self._take(1, None, key, None, None, timeout, waits=False))
+        (value,) = at_once(self._take(self._side, 1, None, key, None, None, timeout))
         return value
 
     async def async_get(self, key: Key = None, timeout: float = WAIT) -> Any:
-        steps = self._take(1, None, key, None, None, timeout, waits=True)
-        (value,) = await self._side.async_finish(steps)
+        (value,) = await self._take(self._async_side, 1, None, key, None, None, timeout)
         return value
 
     def get_batch(
@@ -143,8 +145,7 @@ class Channel:
         With `max_staleness=k, current=v`, the channel drops items of versions before v - k and counts them.
         A closed channel gives the items that are left.
         """
-        steps = self._take(count, weight, key, max_staleness, current, timeout, waits=False)
-        return self._side.finish(steps)
+        return at_once(self._take(self._side, count, weight, key, max_staleness, current, timeout))
 
     async def async_get_batch(
         self,
@@ -155,31 +156,30 @@ class Channel:
         current: int | None = None,
         timeout: float = WAIT,
     ) -> Batch:
-        steps = self._take(count, weight, key, max_staleness, current, timeout, waits=True)
-        return await self._side.async_finish(steps)
+        return await self._take(self._async_side, count, weight, key, max_staleness, current, timeout)
 
-    def _take(
+    async def _take(
         self,
+        side: Any,
         count: int | None,
         weight: float | None,
         key: Key,
         max_staleness: int | None,
         current: int | None,
         timeout: float,
-        waits: bool,
-    ) -> Steps:
+    ) -> Batch:
         channel_errors.check_take(count, weight, key, max_staleness, current, timeout)
         oldest = None if current is None or max_staleness is None else current - max_staleness
-        wanted = Wanted(key=key, count=count, weight=weight, oldest=oldest)
-        side, token = self._side, self._side.new_token()
-        consumer = yield from side.consumer()
-        patience, unseen = side.patience(timeout, waits), _unseen.setdefault(consumer, set())
+        wanted = Wanted(key=channel_errors.plain(key), count=count, weight=weight, oldest=oldest)
+        token = side.new_token()
+        consumer = await side.consumer()
+        patience, unseen = side.patience(timeout), _unseen.setdefault(consumer, set())
         others = tuple(unseen)
         unseen.add(token)
         try:
             with waiting(FOR_CHANNEL):
-                decision = yield from side.take(token, patience, consumer, wanted, others)
-            values = (yield from side.opened(decision)) if isinstance(decision, Handed) else None
+                decision = await side.take(token, patience, consumer, wanted, others)
+            values = await side.opened(decision) if isinstance(decision, Handed) else None
         except BaseException:  # values that the caller does not see go back to the channel
             side.withdraw(token)
             raise
@@ -188,45 +188,42 @@ class Channel:
         if decision is None:
             raise channel_errors.counted_as_ended(self.name)
         if values is None:
-            raise channel_errors.not_taken(self.name, decision, wanted, patience, "" if waits else side.note)
+            raise channel_errors.not_taken(self.name, decision, wanted, patience, side.note)
         return Batch(values, decision)
 
     def ack(self) -> None:
         """Acknowledge all items that this process has taken."""
-        self._side.finish(self._ack())
+        at_once(self._ack(self._side))
 
     async def async_ack(self) -> None:
-        await self._side.async_finish(self._ack())
+        await self._ack(self._async_side)
 
-    def _ack(self) -> Steps:
-        consumer = yield from self._side.consumer()
-        yield self._side.ask("acknowledge", consumer, tuple(_unseen.get(consumer, ())))
+    async def _ack(self, side: Any) -> None:
+        consumer = await side.consumer()
+        await side.ask("acknowledge", consumer, tuple(_unseen.get(consumer, ())))
 
     # -- the channel itself ----------------------------------------------------------------------------
 
     def close(self) -> None:
         """Refuse further puts. Takes go on until the channel is empty. May be called twice."""
-        self._side.finish(self._one("close"))
+        at_once(self._side.ask("close"))
 
     async def async_close(self) -> None:
-        await self._side.async_finish(self._one("close"))
+        await self._async_side.ask("close")
 
     def __len__(self) -> int:
         """The number of items that no process has taken."""
-        return self._side.finish(self._one("size"))
+        return at_once(self._side.ask("size"))
 
     async def async_len(self) -> int:
-        return await self._side.async_finish(self._one("size"))
+        return await self._async_side.ask("size")
 
     def state(self) -> ChannelState:
         """The items the channel holds, the items processes have taken, and counts of all items so far."""
-        return self._side.finish(self._one("state"))
+        return at_once(self._side.ask("state"))
 
     async def async_state(self) -> ChannelState:
-        return await self._side.async_finish(self._one("state"))
-
-    def _one(self, method: str, *args: Any) -> Steps:
-        return (yield self._side.ask(method, *args))
+        return await self._async_side.ask("state")
 
     def __bool__(self) -> bool:
         return True  # an empty channel is true too

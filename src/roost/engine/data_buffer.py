@@ -32,8 +32,8 @@ class DataBuffer:
         self.name = name
         given = None if source is None else prepared(source)
         self._side: Any = _side(name, given, seed)
-        path = given if isinstance(given, str) else None
-        differs = self._side.ask("check", path, seed) if source is not None else ""
+        path, count = (given, None) if given is None or isinstance(given, str) else (None, len(given))
+        differs = self._side.ask("check", path, count, seed) if source is not None else ""
         if differs:
             raise ClusterError(
                 code="RE125",

@@ -9,34 +9,45 @@ from __future__ import annotations
 import json
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from roost.engine.channels.sample_source import opened
-from roost.errors import ClusterError, ConfigurationError, shown
+from roost.engine.workers.remote_errors import in_one_line
+from roost.errors import ClusterError, ConfigurationError, counted, shown
 
 FORMAT = 1
 
 
 class BufferDesk:
-    def __init__(self, source: Any, seed: int) -> None:
+    def __init__(self, source: Any, seed: int, sent: Callable[[list[Any]], Any]) -> None:
+        """`sent` gives samples the form in which they go to the process that takes them."""
+        self._sent = sent
         self._source, self._seed, self._epoch, self._given = opened(source), seed, 0, 0
         self._facts = self._source.facts
         self._put_back: deque[Any] = deque()
         self._order = permutation(seed, 0, self._facts.count)
 
-    def check(self, path: str | None, seed: int) -> str:
+    def check(self, path: str | None, count: int | None, seed: int) -> str:
         """How this buffer differs from the one that another process asks for; empty if it does not."""
         mine = getattr(self._source, "path", None)
         if seed != self._seed:
             return f"seed {self._seed}, not {seed}"
-        return f"the source {mine}, not {path}" if path is not None and path != mine else ""
+        if path is not None and path != mine:
+            return f"the source {mine or 'of another process'}, not {path}"
+        if count not in (None, self._facts.count):
+            return f"{counted(self._facts.count, 'sample')}, not {count}"
+        return ""
 
-    def take(self, count: int) -> list[Any]:
-        """Take all of the samples or none: if a sample cannot be read, the order stays as it was."""
+    def take(self, count: int) -> Any:
+        """Take all of the samples or none: if a sample cannot be read or sent, the order stays as it was."""
         before = self._epoch, self._given, tuple(self._put_back)
         try:
-            return [self._next() for _ in range(count)]
+            samples = [self._next() for _ in range(count)]
+            try:
+                return self._sent(samples)
+            except Exception as error:
+                raise _cannot_be_sent(samples, self._sent, in_one_line(error)) from error
         except BaseException:
             self._begin(*before)
             raise
@@ -126,6 +137,32 @@ def _as_json(value: Any) -> Any:
             remedy="put back dicts with texts as keys, lists, texts and numbers, or take these samples before saving",
         )
     return value
+
+
+def _cannot_be_sent(samples: Sequence[Any], sent: Callable[[list[Any]], Any], why: str) -> ConfigurationError:
+    def fails(sample: Any) -> bool:
+        try:
+            sent([sample])
+        except Exception:
+            return True
+        return False
+
+    kind = next((type(one).__name__ for one in samples if fails(one)), "list")
+    return ConfigurationError(
+        code="RC103",
+        what=f"a sample of type {kind} cannot go to another process",
+        why=why[:500],
+        remedy="let the source give plain data, or arrays; these samples come again at the next call",
+    )
+
+
+def cannot_be_put_back(name: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        code="RC103",
+        what=f"these samples cannot be put back into data buffer {name!r}",
+        why=why[:500],
+        remedy="put back plain data, or arrays",
+    )
 
 
 def no_such_buffer(name: str) -> ClusterError:

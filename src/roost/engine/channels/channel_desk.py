@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roost.engine.channels.channel_table import (
+from roost.engine.channels.channel_table import ChannelTable
+from roost.engine.channels.channel_values import (
     ChannelState,
-    ChannelTable,
     Decision,
     Drained,
     Key,
@@ -148,3 +148,12 @@ def _remember(some: dict[Any, None], one: Any) -> None:
     some[one] = None
     if len(some) > LATE:
         del some[next(iter(some))]
+
+
+def at_once(asked: Coroutine[Any, Any, Any]) -> Any:
+    """The value of a coroutine that never suspends."""
+    try:
+        asked.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a request without patience has waited")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from roost.config.fields import NAME, NAME_RULE
-from roost.engine.channels.channel_table import (
+from roost.engine.channels.channel_values import (
     ChannelState,
     Drained,
     PutLate,
@@ -74,6 +74,15 @@ def not_taken(
     )
 
 
+def cannot_travel(name: str, value: Any, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        code="RC103",
+        what=f"a value of type {type(value).__name__} cannot go through channel {name!r}",
+        why=why[:500],
+        remedy="put plain data, or arrays",
+    )
+
+
 def counted_as_ended(name: str) -> ChannelError:
     return ChannelError(
         code="RE126",
@@ -104,6 +113,17 @@ def check_name(name: Any, noun: str) -> None:
 def check_capacity(capacity: Any) -> None:
     if capacity is not None and not _is_int(capacity, least=1):
         _check(f"a capacity is a whole number from 1 on, or None, not {shown(capacity)}")
+
+
+def checked_values(values: Any) -> list[Any]:
+    if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
+        _check(f"put_many takes a list of values, not {shown(values)}")
+    return list(values)
+
+
+def plain(value: Any) -> Any:
+    """A key or version without its own class, such as an enum's: the channel's process may not have that class."""
+    return str.__str__(value) if isinstance(value, str) else None if value is None else int(value)
 
 
 def check_put(count: int, key: Any, weights: Any, version: Any, timeout: Any) -> None:

@@ -86,6 +86,14 @@ def prepared(source: Any) -> Any:
         return str(Path(source).absolute())
     usable = not isinstance(source, (bytes, dict))
     if usable and hasattr(source, "__len__") and hasattr(source, "__getitem__"):
+        try:
+            len(source)
+        except Exception as error:
+            raise _unusable(
+                f"the source {shown(source)} does not tell its length",
+                f"{type(error).__name__}: {error}",
+                "give an object with len() and [], or an iterable that ends",
+            ) from error
         return source
     if not usable or not isinstance(source, Iterable):
         raise _unusable(

@@ -1,26 +1,34 @@
-"""Channels and data buffers of the inline mode: the values themselves, in this process."""
+"""Channels and data buffers of the inline mode: copies of the values, in this process.
+
+Values that go to another process are copies, and those that cannot be pickled are refused. So it is here too.
+"""
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Coroutine, Generator, Sequence
+import pickle
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from roost.engine.channels.buffer_desk import BufferDesk
-from roost.engine.channels.channel_desk import ChannelDesk
-from roost.engine.channels.channel_table import Decision, Handed
+from roost.engine.channels.buffer_desk import BufferDesk, cannot_be_put_back
+from roost.engine.channels.channel_desk import ChannelDesk, at_once
+from roost.engine.channels.channel_errors import cannot_travel
+from roost.engine.channels.channel_values import Handed
+from roost.engine.workers.remote_errors import in_one_line
 
-Steps = Generator[Coroutine[Any, Any, Any], Any, Any]
 _tokens = itertools.count()
 
 
 class InlineChannel:
     """All ranks are one process, so none of them can die with items that it has taken."""
 
-    note = "inline mode has one thread, so a wait could never end"
+    def __init__(self, name: str, desk: ChannelDesk, waits: bool = False) -> None:
+        self.name, self._desk, self._waits = name, desk, waits
+        self.note = "" if waits else "inline mode has one thread, so a wait could never end"
 
-    def __init__(self, name: str, desk: ChannelDesk) -> None:
-        self.name, self._desk = name, desk
+    def for_coroutines(self) -> InlineChannel:
+        return InlineChannel(self.name, self._desk, waits=True)
 
     def new_token(self) -> str:
         return f"inline.{next(_tokens)}"
@@ -28,68 +36,49 @@ class InlineChannel:
     def ask(self, method: str, *args: Any) -> Coroutine[Any, Any, Any]:
         return getattr(self._desk, method)(*args)
 
-    def put(self, *request: Any) -> Steps:
-        return (yield self._desk.put(*request))
+    def put(self, *request: Any) -> Coroutine[Any, Any, Any]:
+        return self._desk.put(*request)
 
-    def take(self, *request: Any) -> Steps:
-        return (yield self._desk.take(*request))
+    def take(self, *request: Any) -> Coroutine[Any, Any, Any]:
+        return self._desk.take(*request)
 
-    def patience(self, timeout: float, waits: bool) -> float:
+    def patience(self, timeout: float) -> float:
         """Other coroutines may run while one waits; without them a request is decided at once."""
-        return timeout if waits else 0.0
-
-    def finish(self, steps: Steps) -> Any:
-        try:
-            asked = next(steps)
-            while True:
-                asked = steps.send(_at_once(asked))
-        except StopIteration as end:
-            return end.value
-
-    async def async_finish(self, steps: Steps) -> Any:
-        try:
-            asked = next(steps)
-            while True:
-                try:
-                    found = await asked
-                except BaseException as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(found)
-        except StopIteration as end:
-            return end.value
+        return timeout if self._waits else 0.0
 
     def withdraw(self, token: str) -> None:
-        _at_once(self._desk.withdraw(token))
+        at_once(self._desk.withdraw(token))
 
-    def consumer(self) -> Steps:
-        yield from ()
+    async def consumer(self) -> str:
         return "inline"
 
-    def stored(self, values: Sequence[Any]) -> Steps:
-        yield from ()
-        return list(values)
+    async def stored(self, values: Sequence[Any], held: int) -> list[Any]:
+        return [self._copied(value) for value in values]
 
-    def answered(self, decision: Decision) -> None:
-        pass
+    def _copied(self, value: Any) -> Any:
+        try:
+            return copied(value)
+        except Exception as error:
+            raise cannot_travel(self.name, value, in_one_line(error)) from error
 
-    def opened(self, handed: Handed) -> Steps:
-        yield from ()
+    async def opened(self, handed: Handed) -> list[Any]:
         return [item.content for item in handed.items]
 
 
 class InlineBuffer:
-    def __init__(self, desk: BufferDesk) -> None:
-        self._desk = desk
+    def __init__(self, name: str, desk: BufferDesk) -> None:
+        self._name, self._desk = name, desk
 
     def ask(self, method: str, *args: Any) -> Any:
-        return getattr(self._desk, method)(*args)
+        try:
+            own = copied(args)
+        except Exception as error:
+            raise cannot_be_put_back(self._name, in_one_line(error)) from error
+        return getattr(self._desk, method)(*own)
 
 
-def _at_once(asked: Coroutine[Any, Any, Any]) -> Any:
-    """The answer to a request that does not wait."""
+def copied(value: Any) -> Any:
     try:
-        asked.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("a request without patience has waited")
+        return copy.deepcopy(value)
+    except Exception:  # some values can only be pickled, such as a tensor that has a gradient function
+        return pickle.loads(pickle.dumps(value, 5))

@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayError
 
 from roost.engine.channels.channel_desk import ChannelDesk
-from roost.engine.channels.channel_table import Handed
+from roost.engine.channels.channel_values import Handed
 from roost.engine.processes.process_facts import Process
 
 LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
@@ -49,12 +49,12 @@ class ChannelHost(ChannelDesk):
             self._watch(consumer, process, agent, node_id)
         )
 
-    async def leave(self, consumer: str) -> None:
-        """Deregister a consumer that ends in order or leaves the job."""
+    async def leave(self, consumer: str, in_order: bool) -> None:
+        """Deregister a consumer that ends or leaves the job."""
         watcher = self._watchers.pop(consumer, None)
         if watcher is not None:
             watcher.cancel()
-        self.consumer_ended(consumer, in_order=True)
+        self.consumer_ended(consumer, in_order)
 
     async def _watch(self, consumer: str, process: Process, agent: Any, node_id: str) -> None:
         has_ended, in_order = True, False

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 
-from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
+from roost.engine.channels.buffer_desk import BufferDesk, cannot_be_put_back, no_such_buffer
 from roost.engine.connection.actors import answer
 from roost.engine.job.agents import find_kept, find_or_keep, process_ended
 from roost.engine.job.packed_value import PackedValue, Packer, unpack
+from roost.engine.workers.remote_errors import in_one_line
 from roost.errors import ConfigurationError, JobEnded
 
 ANSWER_WITHIN = 300.0  # seconds; a large file is read when the buffer is made
@@ -25,13 +27,15 @@ class BufferHost:
         if self._desk is None:
             if source is None:
                 raise no_such_buffer(name)
-            self._desk = BufferDesk(unpack(source), seed)
+            self._desk = BufferDesk(unpack(source), seed, _packed)
 
     async def is_empty(self) -> bool:
         return self._desk is None
 
-    async def ask(self, method: str, *args: Any) -> Any:
-        return getattr(self._desk, method)(*args)  # never waits, so calls of several processes do not mix
+    async def ask(self, method: str, packed: PackedValue) -> Any:
+        return getattr(self._desk, method)(
+            *unpack(packed)
+        )  # never waits, so calls of several processes do not mix
 
 
 class RayBuffer:
@@ -39,28 +43,49 @@ class RayBuffer:
         self.job, self.name, self._host = job, name, host
 
     def ask(self, method: str, *args: Any) -> Any:
-        asked = self._host.ask.remote(method, *args)
         try:
-            return answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
+            packed = _packed(args)
+        except Exception as error:
+            raise cannot_be_put_back(self.name, in_one_line(error)) from error
+        asked = self._host.ask.remote(method, packed)
+        try:
+            found = answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
         except JobEnded as error:
             what = f"the process of data buffer {self.name!r} has ended, and with it what it has given out"
             raise process_ended(self.job, self._host, what, error) from None
+        return unpack(found) if isinstance(found, PackedValue) else found
 
 
 def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
     """Open the buffer, or start it on this node, where the source's file is."""
-    actor = f"data-buffer:{name}"
+    actor, packed = f"data-buffer:{name}", None
+    if source is not None:
+        try:
+            packed = _packed(source)
+        except Exception as error:
+            raise ConfigurationError(
+                code="RC103",
+                what=f"the source of data buffer {name!r} cannot go to the buffer's process",
+                why=in_one_line(error)[:500],
+                remedy="give a path of JSON lines, plain data, or an object that can be pickled",
+            ) from error
     if source is None:
         job, host = find_kept(actor)
         if host is None:
             raise no_such_buffer(name)
     else:
         job, host = find_or_keep(actor, BufferHost, on_this_node=True)
-    packed = None if source is None else Packer(inline=0).pack(source)
     try:
         answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
-    except ConfigurationError:  # the next process that makes the buffer may be on another node
+    except (
+        ConfigurationError,
+        RayTaskError,
+    ):  # the next process that makes the buffer may be on another node
         if answer(host.is_empty.remote(), f"asking data buffer {name!r}"):
             ray.kill(host)
         raise
     return RayBuffer(job, name, host)
+
+
+def _packed(value: Any) -> Any:
+    return Packer(inline=0).pack(value)

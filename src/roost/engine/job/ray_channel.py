@@ -11,13 +11,14 @@ import itertools
 import os
 import pickle
 import secrets
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
 
-from roost.engine.channels.channel_table import Decision, Handed, PutDone
+from roost.engine.channels.channel_errors import cannot_travel
+from roost.engine.channels.channel_values import Handed
 from roost.engine.connection.actors import answer, async_answer
 from roost.engine.job.agents import agent_on, find_or_keep, head_agent, process_ended
 from roost.engine.job.channel_host import ChannelHost, channel_actor
@@ -38,85 +39,52 @@ OBJECT = 1024 * 1024
 CHUNK = 64 * 1024 * 1024  # bytes handed to an agent at a time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question to a process of roost."""
-
-    ref: Any
-    what: str
-    within: float
-    of_channel: bool = True  # False: asked of an agent
-
-
-Steps = Generator[Asked, Any, Any]
-
-
 class RayChannel:
+    """The coroutines of this object block, or, `for_coroutines`, let others run while they wait."""
+
     note = ""
 
-    def __init__(self, job: str, name: str, host: Any) -> None:
-        self.job, self.name, self._host = job, name, host
+    def __init__(self, job: str, name: str, host: Any, waits: bool = False) -> None:
+        self.job, self.name, self._host, self._waits = job, name, host, waits
         self._agent: Any = None
-        self._held = 0  # items in the channel, by its last answer
+
+    def for_coroutines(self) -> RayChannel:
+        return RayChannel(self.job, self.name, self._host, waits=True)
 
     # -- what the channel's process is asked -----------------------------------------------------------
 
-    def ask(self, method: str, *args: Any) -> Asked:
+    async def ask(self, method: str, *args: Any) -> Any:
         check_connected()
         ref = getattr(self._host, method).remote(*args)
-        return Asked(ref=ref, what=f"asking channel {self.name!r} to {method}", within=GRACE)
+        return await self._answer(ref, f"asking channel {self.name!r} to {method}", GRACE)
 
-    def put(self, token: str, timeout: float, *request: Any) -> Steps:
+    async def put(self, token: str, timeout: float, *request: Any) -> Any:
         *facts, contents = request
         plain = all(type(content) is bytes for content in contents)
         rest = (*facts, contents) if plain else tuple(facts)
-        return self._exchange("put", (token, timeout, *rest), *([] if plain else [contents]))
+        return await self._exchange("put", (token, timeout, *rest), *([] if plain else [contents]))
 
-    def take(self, token: str, timeout: float, *request: Any) -> Steps:
-        return self._exchange("take", (token, timeout, *request))
+    async def take(self, token: str, timeout: float, *request: Any) -> Any:
+        return await self._exchange("take", (token, timeout, *request))
 
-    def _exchange(self, method: str, request: tuple[Any, ...], *contents: Any) -> Steps:
+    async def _exchange(self, method: str, request: tuple[Any, ...], *contents: Any) -> Any:
         check_connected()
         ref = self._host.exchange.remote(pickle.dumps((method, request), 5), *contents)
-        found = yield Asked(ref=ref, what=f"a {method} at channel {self.name!r}", within=request[1] + GRACE)
+        found = await self._answer(ref, f"a {method} at channel {self.name!r}", request[1] + GRACE)
         return pickle.loads(found) if type(found) is bytes else found
 
     def new_token(self) -> str:
         return f"{_own_prefix}.{os.getpid()}.{next(_tokens)}"
 
-    def patience(self, timeout: float, waits: bool) -> float:
+    def patience(self, timeout: float) -> float:
         return timeout
 
-    def finish(self, steps: Steps) -> Any:
-        """Run the steps, waiting for each answer."""
+    async def _answer(self, refs: Any, what: str, within: float, of_channel: bool = True) -> Any:
+        """The answer of the channel's process, or else of an agent."""
         try:
-            asked = next(steps)
-            while True:
-                try:
-                    found = answer(asked.ref, asked.what, asked.within)
-                except JobEnded as error:
-                    asked = steps.throw(self._ended(error) if asked.of_channel else error)
-                except BaseException as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(found)
-        except StopIteration as end:
-            return end.value
-
-    async def async_finish(self, steps: Steps) -> Any:
-        try:
-            asked = next(steps)
-            while True:
-                try:
-                    found = await async_answer(asked.ref, asked.what, asked.within)
-                except JobEnded as error:
-                    asked = steps.throw(self._ended(error) if asked.of_channel else error)
-                except BaseException as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(found)
-        except StopIteration as end:
-            return end.value
+            return await async_answer(refs, what, within) if self._waits else answer(refs, what, within)
+        except JobEnded as error:
+            raise self._ended(error) if of_channel else error from None
 
     def _ended(self, error: JobEnded) -> RoostError:
         what = f"the process of channel {self.name!r} has ended, and its items are lost with it"
@@ -127,7 +95,7 @@ class RayChannel:
         if ray.is_initialized():
             self._host.withdraw.remote(token)
 
-    def consumer(self) -> Steps:
+    async def consumer(self) -> str:
         """This process's name as a consumer of the channel. Registers the process on first use."""
         # By the actor: a channel that was lost may be made anew.
         place = (os.getpid(), self.job, self._host._actor_id.hex())
@@ -150,7 +118,7 @@ class RayChannel:
             # Stored before the answer: other threads and coroutines of this process are the same consumer.
             if _consumers.setdefault(place, (self._host, token))[1] == token:
                 try:
-                    yield self.ask(*join)
+                    await self.ask(*join)
                 except Exception:
                     del _consumers[place]
                     raise
@@ -158,16 +126,19 @@ class RayChannel:
 
     # -- values ----------------------------------------------------------------------------------------
 
-    def stored(self, values: Sequence[Any]) -> Steps:
-        """Small values as bytes, large ones as references to objects that outlive this process."""
-        held = self._held + len(values)
+    async def stored(self, values: Sequence[Any], held: int) -> list[Any]:
+        """Small values as bytes, large ones as references to objects that outlive this process.
+
+        `held` is the number of items in the channel.
+        """
+        held += len(values)
         packer = Packer(next((limit for fewer, limit in INLINE if held < fewer), INLINE_IN_FULL))
         contents: list[Any] = [self._packed(packer, value) for value in values]
         for chunk in _chunks({place: one.size for place, one in enumerate(contents) if _is_large(one)}):
             objects = [[contents[place] for place in places] for places in chunk]
             what = f"storing {counted(sum(map(len, objects)), 'item')} for channel {self.name!r}"
             ref = self._own_agent().adopt.remote(*objects)
-            adopted = yield Asked(ref=ref, what=what, within=600.0, of_channel=False)
+            adopted = await self._answer(ref, what, 600.0, of_channel=False)
             for places, reference in zip(chunk, adopted, strict=True):
                 for number, place in enumerate(places):
                     contents[place] = StoredValue(reference, number)
@@ -177,18 +148,9 @@ class RayChannel:
         try:
             return packer.pack(value)
         except Exception as error:
-            raise ConfigurationError(
-                code="RC103",
-                what=f"a value of type {type(value).__name__} cannot go through channel {self.name!r}",
-                why=in_one_line(error)[:500],
-                remedy="put plain data, or arrays",
-            ) from error
+            raise cannot_travel(self.name, value, in_one_line(error)) from error
 
-    def answered(self, decision: Decision) -> None:
-        if isinstance(decision, PutDone):
-            self._held = decision.held
-
-    def opened(self, handed: Handed) -> Steps:
+    async def opened(self, handed: Handed) -> list[Any]:
         """The values of the items. If some are lost, raises, and the other items go back to the channel."""
         contents = [item.content for item in handed.items]
         refs = list(dict.fromkeys(one.object for one in contents if isinstance(one, StoredValue)))
@@ -196,11 +158,11 @@ class RayChannel:
             return self._loaded(contents)
         try:
             what = f"fetching {counted(len(refs), 'object')} of channel {self.name!r}"
-            found = yield Asked(ref=refs, what=what, within=600.0, of_channel=False)
+            found = await self._answer(refs, what, 600.0, of_channel=False)
         except ray.exceptions.RayError as error:
             gone = {ref for ref in refs if _is_lost(ref)}
             lost = [item.number for item in handed.items if getattr(item.content, "object", None) in gone]
-            yield self.ask("lose", handed.token, lost)
+            await self.ask("lose", handed.token, lost)
             raise ChannelError(
                 code="RE126",
                 what=f"{counted(len(lost), 'item')} of channel {self.name!r} cannot be fetched",
@@ -244,13 +206,19 @@ def open_ray_channel(name: str) -> RayChannel:
 
 
 def leave_channels(job: str | None = None) -> None:
-    """Acknowledge the items this process has taken, when it ends in order or leaves the job."""
+    """Acknowledge the items this process has taken, when it ends in order or leaves the job.
+
+    Gives them back where an exception ends it: the program may have raised while it worked on them.
+    """
+    # Python keeps the exception that ended a program. In an interactive session it is that of an earlier line.
+    ended_by = None if hasattr(sys, "ps1") else getattr(sys, "last_type", None)
+    in_order = issubclass(sys.exc_info()[0] or ended_by or SystemExit, SystemExit)
     left = [place for place in _consumers if place[0] == os.getpid() and job in (None, place[1])]
     refs = []
     for place in left:
         host, token = _consumers.pop(place)
         if ray.is_initialized():
-            refs.append(host.leave.remote(token))
+            refs.append(host.leave.remote(token, in_order))
     if refs:
         ray.wait(refs, num_returns=len(refs), timeout=2)
 
