@@ -109,3 +109,49 @@ def test_the_processes_of_the_last_run_can_be_read_back(state: Path) -> None:
         {"token": "run-2"},
         [replace(process, pid=2).to_dict() | {"logs": ["e", "o"]}],
     )
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_blocks_nothing(state: Path, kind: str) -> None:
+    folder = state / "jobs" / "job-1"
+    folder.mkdir(parents=True)
+    (os.mkfifo if kind == "pipe" else os.mkdir)(folder / "events.jsonl")
+    history = JobHistory("job-1")
+    history.write(Event(action="launched"))
+    history.write_start({"token": "run-1"})
+    assert read_history("job-1") == []
+    assert read_processes("job-1") == ({"token": "run-1"}, [])
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the machine failed, and when the disk is full in the middle of a line."""
+    first, second = Event(action="launched", time=1.0), Event(action="shut down", time=2.0)
+    JobHistory("job-1").write(first)
+    with (state / "jobs" / "job-1" / "events.jsonl").open("a") as torn:
+        torn.write('{"action": "rest')
+    history = JobHistory("job-1")
+    history.write(first)
+    with monkeypatch.context() as full:
+        write = os.write
+        full.setattr(os, "write", lambda file, data: write(file, data[:10]))
+        history.write(second)
+    history.write(second)
+    assert read_history("job-1") == [first, first, second]
+
+
+@pytest.mark.parametrize("damage", ["7", "[" * 100_000, '{"run": 3}', '{"component": "actor"}', "null"])
+def test_damaged_processes_are_left_out(state: Path, damage: str) -> None:
+    JobHistory("job-1").write_start({"token": "run-1"})
+    with (state / "jobs" / "job-1" / "processes.jsonl").open("a") as damaged:
+        damaged.write(f"{damage}\n")
+    assert read_processes("job-1") == ({"token": "run-1"}, [])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"time": "now"}, {"time": 1e300}, {"time": float("nan")}, {"rank": "0"}, {"detail": None}]
+)
+def test_damaged_events_are_left_out(state: Path, wrong: dict[str, object]) -> None:
+    JobHistory("job-1").write(Event(action="launched", time=1.0))
+    with (state / "jobs" / "job-1" / "events.jsonl").open("a") as damaged:
+        damaged.write(json.dumps({"action": "launched", **wrong}) + "\n")
+    assert len(read_history("job-1")) == 1

@@ -67,6 +67,24 @@ def test_an_answer_is_bounded_and_unreadable_files_are_named(tmp_path: Path) -> 
     assert emptied.data == b"012", "a file that was emptied is read from its start"
 
 
+@pytest.mark.parametrize("kind", ["named pipe", "device"])
+def test_what_is_no_file_is_no_log(tmp_path: Path, kind: str) -> None:
+    """The agent of a node would wait in it for ever."""
+    place = "/dev/null" if kind == "device" else str(tmp_path / "pipe")
+    if kind == "named pipe":
+        os.mkfifo(place)
+    opened, kept = os.open(place, os.O_RDWR), os.dup(2)
+    log = tmp_path / f"worker-aa-01-{os.getpid()}.err"
+    log.touch()
+    try:
+        os.dup2(opened, 2)
+        assert logs_of(os.getpid(), str(tmp_path))[0] == str(log)
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(opened)
+
+
 def test_the_logs_of_a_process_by_its_descriptors_or_its_number(tmp_path: Path) -> None:
     (tmp_path / "worker-aa-01-7.out").write_text("")
     (tmp_path / f"worker-aa-01-{os.getpid()}.err").write_text("")

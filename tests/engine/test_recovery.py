@@ -14,13 +14,14 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from roost.config.supervise import RestartPolicy
 from roost.engine.events import Event
-from roost.engine.job.worker_watch import Loss
-from roost.engine.ray_backend import ray_workers
-from roost.engine.ray_backend.job_watch import JobWatch
+from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.processes.process_facts import Process
+from roost.engine.ray_backend import job_watch, ray_workers
+from roost.engine.ray_backend.job_watch import JobWatch, causes_of
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.recovery import Recovery, Watched
 from roost.engine.supervision.supervisor import Action, Failure, Restart
-from roost.errors import LaunchError
+from roost.errors import LaunchError, WorkerDied
 
 pytestmark = pytest.mark.installed
 
@@ -66,7 +67,10 @@ class Group:
         self.supervisor = watched.supervisor
         self.supervisor.cover("actor", 2, RestartPolicy(policy="one_for_all"))
         self.workers.watch = SimpleNamespace(
-            ending=self.supervisor.ending, started=self.supervisor.started, stopped=watched.stopped
+            ending=self.supervisor.ending,
+            started=self.supervisor.started,
+            stopped=watched.stopped,
+            lost_nodes=set(),
         )
         job: Any = SimpleNamespace(live=[], record=self.events.extend, restarted=lambda _: None)
         self.recovery = Recovery(job, watched, lambda _: None)
@@ -188,6 +192,7 @@ def test_an_agent_that_was_out_of_reach_is_asked_again(
     error: Exception, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node()
+    monkeypatch.setattr(job_watch, "SUCCEEDS_AFTER", 0)
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "node", "Alive": True}])
     job: Any = SimpleNamespace(live=[node])
@@ -205,6 +210,86 @@ def test_an_agent_that_was_out_of_reach_is_asked_again(
         watch._receive([watch._inbox.get()])
         assert not watch._suspects
         assert len(node.asked) == 3  # for the next news
+
+
+@pytest.mark.parametrize("ending", ["disconnects", "closes its job"])
+def test_a_program_that_ends_starts_no_other_agents(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agents end with it. When asked without a connection, Ray would start a cluster of its own."""
+    monkeypatch.setattr(job_watch, "SUCCEEDS_AFTER", 0)
+    monkeypatch.setattr(ray, "is_initialized", lambda: ending != "disconnects")
+    started: list[int] = []
+    job: Any = SimpleNamespace(live=[Node()], job="job", replace_agent=started.append)
+    watch = JobWatch(job, {})
+    if ending == "closes its job":
+        watch.closing()
+    watch._replace_agent(0)
+    assert not started
+
+
+@pytest.mark.parametrize("recorded", ["by a launch", "by a restart"])
+def test_a_process_that_ends_before_its_start_is_recorded_is_announced(group: Group, recorded: str) -> None:
+    """Its agent watches it from the moment in which it has started."""
+    node, events = Node(), list[Event]()
+    job: Any = SimpleNamespace(live=[node], job="job", record=events.extend)
+    groups: dict[str, Any] = {}
+    order: Any = SimpleNamespace(
+        name="actor",
+        component=SimpleNamespace(name="actor", members=()),
+        placements=group.workers.placements,
+        policy=RestartPolicy(),
+    )
+    watch = JobWatch(job, groups)
+    watch._thread = threading.current_thread()  # this test reads the news itself
+    generation = 0
+    if recorded == "by a restart":
+        groups["actor"] = (order, group.workers)
+        watch.cover(SimpleNamespace(), [order])  # type: ignore[arg-type]
+        watch.ending("actor", [1])
+        generation = 1
+    watch._follow(0)
+    process = Process(pid=5, started=5)
+    worker = WatchedWorker(process=process, group="actor", rank=1, generation=generation, node=0)
+    group.workers.reports[1] = SimpleNamespace(process=process)
+    node.asked[-1].set_result([Loss(kind="ended", worker=worker, status=5 << 8)])
+    watch._receive([watch._inbox.get()])
+    assert events == []
+    if recorded == "by a restart":
+        watch.started("actor", {1: 1})
+    else:
+        groups["actor"] = (order, group.workers)
+        watch.cover(SimpleNamespace(), [order])  # type: ignore[arg-type]
+    watch._receive([watch._inbox.get_nowait()])
+    assert [(one.rank, one.cause, one.action) for one in events] == [(1, "crash", "reported")]
+
+
+def test_a_group_that_was_shut_down_meanwhile_hides_no_other_loss() -> None:
+    worker = WatchedWorker(process=Process(pid=5, started=5), group="gone", rank=0, generation=0, node=0)
+    assert causes_of([Loss(kind="ended", worker=worker)], {}) == ["crash"]
+
+
+def test_a_rank_of_a_lost_node_is_not_restarted_by_hand(group: Group) -> None:
+    group.workers.seats = ["node 0", "node 0"]
+    group.workers.watch.lost_nodes = {0}
+    with pytest.raises(LaunchError, match="its node is gone"):
+        group.workers.restart([0, 1], 1.0)
+    assert (group.starts, group.killed) == ([], [])
+
+
+@pytest.mark.parametrize(("cause", "can"), [("crash", True), ("node lost", False)])
+def test_what_was_given_up_has_a_remedy_that_works(group: Group, cause: str, can: bool) -> None:
+    with pytest.raises(WorkerDied) as caught:
+        group.workers._refuse(f"{cause}: enough")
+    assert ("restart_ranks() starts it again" in caught.value.findings[0].remedy) == can
+
+
+def test_events_about_failed_restarts_hide_secrets(group: Group) -> None:
+    def fails(_: tuple[int, ...]) -> None:
+        raise LaunchError(code="RE108", what="it failed", why="no model for HF_TOKEN=hf_123456")
+
+    group.starting = fails
+    group.recover(group.crash())
+    assert "no model for HF_TOKEN=***" in group.events[0].detail
+    assert "hf_123456" not in "".join(map(str, group.events))
 
 
 def test_moves_are_made_one_after_the_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,22 @@ def test_ranks_that_do_not_exist(group: roost.WorkerGroup) -> None:
     assert group.echo(1).wait(60) == [(rank, 1) for rank in range(2)]
 
 
+def check_that_calls_that_belong_together_reach_no_new_process(group: roost.WorkerGroup) -> None:
+    before = group.this_generation()
+    group.restart_ranks(1)
+    with pytest.raises(roost.WorkerDied) as died:
+        before.echo(1).wait(60)
+    assert (died.value.group, died.value.rank) == (group.name, 1)
+    with pytest.raises(roost.WorkerDied):
+        group.echo(before[1].echo(1)).wait(60)
+    assert before[0].echo(2).wait(60) == group[0].echo(2).wait(60)
+    assert group.this_generation().echo(3).wait(60) == group.echo(3).wait(60)
+
+
+def test_calls_that_belong_together_reach_no_new_process(group: roost.WorkerGroup) -> None:
+    check_that_calls_that_belong_together_reach_no_new_process(group)
+
+
 def test_inline_too(tmp_path: Path) -> None:
     with roost.Cluster(num_nodes=1, inline="1x2") as cluster:
         plan = roost.plan({"cluster": {"component_placement": {"restarted": "0-1"}}}, cluster)
@@ -111,6 +127,7 @@ def test_inline_too(tmp_path: Path) -> None:
             run["restarted"].restart_ranks()
             assert run["restarted"].echo("x").wait() == [(0, "x"), (1, "x")]
             assert [one.generation for one in run.status()] == [1, 2]
+            check_that_calls_that_belong_together_reach_no_new_process(run["restarted"])
         with pytest.raises(roost.WorkerError, match=r"before run.shutdown\(\)"):
             run.trace(tmp_path / "late.json")
 

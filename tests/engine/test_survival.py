@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from running import eventually
 import roost
 from roost.engine.connection.actors import find_actor
 from roost.engine.events import Event
+from roost.engine.job.node_agent import agent_name
 from roost.testing.faults import Faults
 from roost.testing.soundness import assert_no_device_twice, assert_one_process_per_rank
 
@@ -181,6 +183,54 @@ def test_a_hanging_process_is_replaced(cluster: roost.Cluster) -> None:
         eventually(lambda: not psutil.pid_exists(pid), 20, "the stopped process is gone")
 
 
+@pytest.mark.parametrize("how", ["restart_ranks", "end_ranks", "shutdown"])
+def test_a_stopped_process_is_killed_by_roost(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Ray asks it to end, and kills it only 5 s later. Until then it would run beside its successor."""
+    with launched(cluster, ranks="0") as run:
+        (pid,), kill_actor = pids_of(run), ray.kill
+        actor = run["frail"].handles[0]
+        kill(pid, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                ray, "kill", lambda one: kill_actor(one) if one._actor_id != actor._actor_id else None
+            )
+            if how == "end_ranks":
+                run["frail"].end_ranks(0)
+            elif how == "shutdown":
+                run.shutdown()
+            else:
+                with contextlib.suppress(roost.LaunchError):  # the name is only free after Ray's part
+                    run["frail"].restart_ranks(0)
+            eventually(lambda: not psutil.pid_exists(pid), 20, "it ends")
+
+
+def test_when_an_agent_dies_another_one_watches_its_workers(clusters: Callable[..., roost.Cluster]) -> None:
+    made = clusters(num_nodes=1)
+    with launched(made, ranks="3", policy="one_for_one", ping="0.3s") as run:
+        pids = pids_of(run)
+        ray.kill(find_actor(agent_name(made.node_infos[0].node_id), made.job))
+        kill(pids[0])  # in between no agent watches
+        seen(run, lambda one: "another one watches its workers" in one.detail, "another agent is there")
+        seen(run, lambda one: one.action == "restarted", "it is restarted")
+        kill(pids_of(run)[0], signal.SIGSTOP)
+        seen(run, lambda one: one.cause == "hang" and one.action == "restarted", "the hang is found too")
+        assert run["frail"].story().wait(timeout=60) == [(0, 2, [2])]
+        assert not [one for one in run.events if "not watched any more" in one.detail]
+        assert [one.state for one in run.status()] == ["idle"]
+        roost.WorkerGroup.attach("frail", roost.Cluster(job=made.job)).pid().wait(timeout=60)
+        with made.lease_ports(0) as lease:
+            assert lease.ports
+        with (
+            pytest.raises(roost.ClusterError, match="cannot be locked any more"),
+            made.device_lock(0, [0], timeout=5),
+        ):
+            pass
+        pids = pids_of(run)
+    eventually(lambda: not psutil.pid_exists(pids[0]), 20, "it ends with its group")
+
+
 def test_the_history_is_kept_for_others_and_in_the_jobs_folder(cluster: roost.Cluster) -> None:
     with launched(cluster, ranks="0") as run:
         kill(pids_of(run)[0])
@@ -260,6 +310,26 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
     with pytest.raises(roost.LaunchError) as caught:
         launched(cluster, ExitsWhileStarting, ranks="0")
     assert "could not start" in caught.value.findings[0].what
+
+
+def test_an_exit_in_a_task_ends_the_process_and_not_only_its_event_loop(cluster: roost.Cluster) -> None:
+    with (
+        launched(cluster, FrailAsync, ranks="0") as run,
+        pytest.raises(roost.WorkerDied, match="ended with exit code 6"),
+    ):
+        run["frail"].exits_in_a_task(6).wait(timeout=60)
+
+
+@pytest.mark.parametrize("texts", [("no file", "a\udcff"), ("a\udcff", "no file")], ids=["text", "cause"])
+def test_texts_that_utf8_cannot_write_end_no_worker(cluster: roost.Cluster, texts: tuple[str, str]) -> None:
+    """As the names of files may be, which Python then has as surrogates."""
+    with launched(cluster, ranks="0") as run:
+        with pytest.raises(ValueError, match=r"no file|a\?") as caught:
+            run["frail"].raises_from(*texts).wait(timeout=60)
+        assert caught.value.__cause__ is not None
+        assert caught.value.__cause__.args == texts[1:]
+        str(caught.value).encode()
+        assert run["frail"].story().wait(timeout=60) == [(0, 0, [])]
 
 
 def test_a_forked_child_does_not_answer_and_long_messages_are_cut(cluster: roost.Cluster) -> None:

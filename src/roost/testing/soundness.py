@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+from roost.engine.health.machine_inspection import is_own
 from roost.engine.processes import keeper
 from roost.engine.processes.process_facts import raylet_of
 from roost.engine.run import Run
@@ -106,19 +106,14 @@ def _workers_by_title(nodes: Collection[int]) -> dict[str, list[int]]:
     for pid in sorted(keeper.all_processes()):
         shown = keeper.contents(f"/proc/{pid}/cmdline").split(b"\0")[0].decode(errors="replace")
         status = keeper.status_of(pid) if shown.startswith("ray::") else None
-        if status is None or status.ended or not (raylet_of(pid) in nodes or _is_orphan(pid)):
+        if status is None or status.ended:
+            continue
+        node = raylet_of(pid)
+        if node not in nodes and (node is not None or not is_own(pid)):
             continue
         group, _, rank = shown.rpartition(":")  # the method that runs may follow the rank
         found.setdefault(f"{group}:{rank.partition('.')[0]}", []).append(pid)
     return found
-
-
-def _is_orphan(pid: int) -> bool:
-    try:
-        mine = Path(f"/proc/{pid}").stat().st_uid == os.getuid()
-    except OSError:
-        return False
-    return mine and raylet_of(pid) is None
 
 
 def _children(pid: int) -> list[int]:

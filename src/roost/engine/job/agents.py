@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import ray
@@ -20,24 +21,23 @@ _ended: set[str] = set()  # ids of actors that this process found dead: Ray stil
 
 def start_agents(nodes: Sequence[Mapping[str, Any]], job: str) -> dict[str, Any]:
     """Start an agent on every node, all at once. They end with this driver. Returns actors by node id."""
+    return {node["NodeID"]: start_agent(node["NodeID"], job) for node in nodes}
+
+
+def start_agent(node_id: str, job: str, succeeds: bool = False) -> Any:
     actor = ray.remote(num_cpus=0, max_concurrency=100_000)(NodeAgent)  # waiting requests count too
-    return {
-        node["NodeID"]: named(
-            actor.options(
-                scheduling_strategy=on_node(node["NodeID"]),
-                name=agent_name(node["NodeID"]),
-                namespace=job_namespace(job),
-            ).remote
-        )
-        for node in nodes
-    }
+    options = actor.options(
+        scheduling_strategy=on_node(node_id), name=agent_name(node_id), namespace=job_namespace(job)
+    )
+    return named(partial(options.remote, succeeds))
 
 
 def agent_of(job: str, node_id: str) -> Any:
     """The job's agent on a node. Raises `JobEnded` when there is none."""
     agent = agent_on(job, node_id)
     if agent is None:
-        raise JobEnded(code="RE106", what=f"job {job!r} has no agent on that node", why="the job has ended")
+        why = "the job has ended, or the agent was killed"
+        raise JobEnded(code="RE106", what=f"job {job!r} has no agent on that node", why=why)
     return agent
 
 

@@ -15,7 +15,7 @@ import os
 import socket
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from roost.engine.events import Event
@@ -26,6 +26,7 @@ PROCESSES = "processes.jsonl"
 MOST_ASKED = 20  # jobs, the latest first
 _LINE = 4_096  # bytes; few events are longer
 _MOST_READ = 64 * 1024 * 1024  # bytes of a file
+_END_OF_TIME = 253_402_300_800  # the end of the year 9999, in seconds since the epoch
 
 
 def jobs_folder() -> str:
@@ -51,20 +52,60 @@ def read_history(job: str, most: int = 1_000) -> list[Event]:
     """The last events of a job, from its folder on this machine. Skips lines that are no events."""
     found: list[Event] = []
     for line in (_last_lines(job, EVENTS, most * _LINE) or [])[-most:]:
-        with contextlib.suppress(ValueError, TypeError):
-            found.append(Event(**json.loads(line)))
+        data = _mapping_in(line)
+        if _is_event(data):
+            found.append(Event(**data))
     return found
+
+
+def _mapping_in(line: bytes) -> dict[str, Any]:
+    """The JSON object in a line; empty if there is none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        data = json.loads(line)
+        if isinstance(data, dict):
+            return data
+    return {}
+
+
+def _is_event(data: Mapping[str, Any]) -> bool:
+    return (
+        {"action"} <= data.keys() <= _EVENT_FIELDS
+        and all(isinstance(data.get(name, ""), str) for name in ("action", "component", "cause", "detail"))
+        and all(type(data.get(name)) in (int, type(None)) for name in ("rank", "node"))
+        and type(data.get("time", 0)) in (int, float)
+        and 0 <= data.get("time", 0) < _END_OF_TIME
+    )
+
+
+def _is_process(data: Mapping[str, Any]) -> bool:
+    return (
+        data.keys() == _PROCESS_FIELDS
+        and all(isinstance(data[name], str) for name in ("component", "node_id", "host"))
+        and all(type(data[name]) is int for name in ("rank", "generation", "node", "pid", "started"))
+        and isinstance(data["logs"], list)
+        and all(isinstance(path, str) for path in data["logs"])
+    )
 
 
 def _last_lines(job: str, name: str, most: int) -> list[bytes] | None:
     """The lines in the last bytes of a file of the job's folder; None if it cannot be read."""
     try:
-        opened = os.open(os.path.join(job_folder(job), name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = _opened(os.path.join(job_folder(job), name), os.O_RDONLY)
         with open(opened, "rb") as file:  # noqa: PTH123
             file.seek(max(0, os.fstat(opened).st_size - most))
-            return file.read().splitlines()
+            return file.read(most).splitlines()
     except OSError:
         return None
+
+
+def _opened(path: str, flags: int, folder: int | None = None) -> int:
+    """The descriptor of a regular file. A pipe is refused: opening one would wait for its other end."""
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    opened = os.open(path, flags, mode=0o600, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError("it is not a regular file")
+    return opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +144,16 @@ class StartedProcess:
         return cls(**{**data, "logs": tuple(data["logs"])})
 
 
+_EVENT_FIELDS = {one.name for one in fields(Event)}
+_PROCESS_FIELDS = {one.name for one in fields(StartedProcess)}
+
+
 class JobHistory:
     """Writes events and processes as lines of JSON. If the folder cannot be written, it does nothing."""
 
     def __init__(self, job: str) -> None:
         self._files: dict[str, int] = {}
+        self._torn: set[str] = set()  # files whose last line has no end, as after a full disk
         with contextlib.suppress(OSError):
             folder = job_folder(job)
             os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
@@ -118,11 +164,17 @@ class JobHistory:
                 return  # a link, or another user's folder
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
                 for name in (EVENTS, PROCESSES):
-                    self._files[name] = os.open(name, flags, mode=0o600, dir_fd=opened)
+                    with contextlib.suppress(OSError):
+                        self._open(name, opened)
             finally:
                 os.close(opened)
+
+    def _open(self, name: str, folder: int) -> None:
+        file = self._files[name] = _opened(name, os.O_RDWR | os.O_APPEND | os.O_CREAT, folder)
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            self._torn.add(name)
 
     def write(self, event: Event) -> None:
         self._write(EVENTS, event.to_dict())
@@ -136,8 +188,14 @@ class JobHistory:
 
     def _write(self, file: str, data: Mapping[str, Any]) -> None:
         if file in self._files:
+            line = (json.dumps(data) + "\n").encode()
+            if file in self._torn:
+                line = b"\n" + line
             with contextlib.suppress(OSError):
-                os.write(self._files[file], (json.dumps(data) + "\n").encode())
+                written = os.write(self._files[file], line)
+                self._torn.discard(file)
+                if written < len(line):
+                    self._torn.add(file)
 
 
 def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
@@ -148,12 +206,11 @@ def read_processes(job: str) -> tuple[dict[str, Any], list[dict[str, Any]]] | No
     run: dict[str, Any] = {}
     processes: list[dict[str, Any]] = []
     for line in lines:
-        with contextlib.suppress(ValueError):  # if the machine failed, the last line may be cut off
-            data = json.loads(line)
-            if "run" in data:
-                run, processes = data["run"], []
-            else:
-                processes.append(data)
+        data = _mapping_in(line)  # if the machine failed, a line may be cut off
+        if isinstance(data.get("run"), dict):
+            run, processes = data["run"], []
+        elif _is_process(data):
+            processes.append(data)
     return run, processes
 
 

@@ -26,6 +26,7 @@ from roost.engine.workers.call_summary import CallFollower, CallSummary
 from roost.errors import ClusterError
 
 LOOK_EVERY = 0.3  # seconds
+KILL_AFTER = 1.0  # seconds that a process has to end as Ray asks it to
 TAKEN_WITHIN = 3.0  # seconds that the driver has to fetch a loss
 
 
@@ -52,7 +53,8 @@ class NodeSight:
 class NodeAgent(NodeInspection):
     """Asynchronous: waiting requests do not block other requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, succeeds: bool = False) -> None:
+        self._succeeds = succeeds  # an agent that died, and with it the knowledge of the locks
         self._shelf = PortShelf()
         self._locks = LockTable()
         self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
@@ -130,12 +132,19 @@ class NodeAgent(NodeInspection):
         return found
 
     async def kill(self, processes: Iterable[Process]) -> None:
+        """Kill processes that Ray was told to kill: at once if they hang, else if they have not ended soon."""
+        loop = asyncio.get_running_loop()
         for process in processes:
-            kill(process)
+            loop.call_later(0 if self._hangs(process) else KILL_AFTER, kill, process)
+
+    def _hangs(self, process: Process) -> bool:
+        return self._workers.is_hung(process) or process.state() == "stopped"
 
     async def forget(self, processes: Iterable[Process]) -> None:
         """Drop the logs of workers whose group is shut down. Workers that still live count as ended in order."""
         processes = list(processes)
+        for process in filter(self._hangs, processes):  # Ray asks it to end, and kills it only after 5 s
+            kill(process)
         self._workers.forget(processes)
         for process in processes:
             self._logs.pop(process, None)
@@ -254,6 +263,13 @@ class NodeAgent(NodeInspection):
         self, owner: Owner, devices: Sequence[Device], timeout: float, hold_for: float | None
     ) -> Decision:
         """Wait for the devices, at most `timeout` seconds."""
+        if self._succeeds:
+            raise ClusterError(
+                code="RE114",
+                what="devices of this node cannot be locked any more",
+                why="roost's agent there was killed, and only it knew which locks are held",
+                remedy="end the job, and start it again",
+            )
         if self._was_withdrawn(owner):
             raise ClusterError(code="RE112", what="the request for this lock was withdrawn")
         answer = self._answers[owner] = asyncio.get_running_loop().create_future()

@@ -109,14 +109,17 @@ def _start_of_last_lines(file: object, size: int, lines: int) -> int:
 
 
 def logs_of(pid: int, folder: str) -> tuple[str, ...]:
-    """The files of the errors and output of a living Ray process. If those are pipes, the files named after its pid."""
+    """The files of the errors and output of a living Ray process. If those are no files, those named after its pid.
+
+    Whoever reads a named pipe or a terminal would wait for it.
+    """
     found = []
     for descriptor, ending in ((2, "err"), (1, "out")):
         try:
             opened = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115
         except OSError:
             opened = ""
-        found.append(opened if opened.startswith("/") else _named_after(pid, ending, folder))
+        found.append(opened if os.path.isfile(opened) else _named_after(pid, ending, folder))  # noqa: PTH113
     return tuple(found)
 
 

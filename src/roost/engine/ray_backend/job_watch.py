@@ -10,14 +10,17 @@ import contextlib
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from roost.engine.backend import GroupOrder
-from roost.engine.connection.cluster_watch import cluster_is_gone
+from roost.engine.connection.actors import answer
+from roost.engine.connection.cluster_watch import check_head, cluster_is_gone
 from roost.engine.events import Event
 from roost.engine.job.open_jobs import check_order
 from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_event
@@ -25,7 +28,7 @@ from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, outlook, verb
 from roost.engine.supervision.supervisor import Action, Failure
-from roost.errors import JobTakenDown
+from roost.errors import JobTakenDown, RoostError
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import on_robots
 
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
 SUSPECT_EVERY = 0.2  # the same, while the agent of a node does not answer
 SUSPECT_FOR = 30.0
+SUCCEEDS_AFTER = 1.0  # seconds after the death of an agent
+MOST_SUCCESSIONS = 3  # agents of one node that replace a dead one
+MOST_EARLY = 10_000  # losses that are kept until the start of their processes is recorded
 CAUSE_WITHIN = 1.0  # seconds in which Ray says whether it killed a process for want of memory
 NEWS_WITHIN = 2.0  # seconds that an error of a call waits for the news of the process's end
 
@@ -50,6 +56,8 @@ class JobWatch:
         self._ask_again: set[int] = set()  # nodes whose agent may only have been out of reach
         self._losses: dict[Process, tuple[Loss, str]] = {}  # with what is done about them
         self._awaited: set[Process] = set()  # dead by Ray's word, without news of their end yet
+        self._early: dict[Process, Loss] = {}  # of processes whose start is not recorded yet
+        self._successions: Counter[int] = Counter()  # of agents, by node
         self._thread: threading.Thread | None = None
 
     # -- groups ----------------------------------------------------------------------------------------
@@ -65,6 +73,7 @@ class JobWatch:
                 )
                 self._watched.launched[order.name] = launched
                 nodes.update(place.cluster_node_rank for place in order.placements)
+                self._follow_up(order.name)
         for node in sorted(nodes):
             self._follow(node)
         if self._thread is None:
@@ -87,7 +96,18 @@ class JobWatch:
     def started(self, name: str, generations: Mapping[int, int]) -> None:
         with self._watched.news:
             self._watched.supervisor.started(name, generations)
+            self._follow_up(name)
             self._watched.news.notify_all()
+
+    def _follow_up(self, name: str) -> None:
+        """A process may end before its start is recorded."""
+        for process, loss in list(self._early.items()):
+            if loss.worker is not None and loss.worker.group == name:
+                self._inbox.put(self._early.pop(process))
+
+    @property
+    def lost_nodes(self) -> set[int]:
+        return set(self._watched.lost)
 
     def given_up(self, name: str) -> str:
         with self._watched.news:
@@ -170,11 +190,17 @@ class JobWatch:
             if isinstance(one, Process):
                 losses += self._dead_for_ray(one)
                 continue
+            if isinstance(one, Loss):
+                losses += self._known([one])
+                continue
             node, answer = one
             if (error := answer.exception()) is not None:
                 self._suspects.setdefault(node, time.monotonic() + SUSPECT_FOR)
                 if not isinstance(error, ray.exceptions.ActorDiedError):
                     self._ask_again.add(node)
+                elif node not in self._watched.lost and self._successions[node] < MOST_SUCCESSIONS:
+                    self._successions[node] += 1
+                    self._recovery.start_thread(partial(self._replace_agent, node), "roost-agent")
                 continue
             self._suspects.pop(node, None)
             found = answer.result()
@@ -182,7 +208,7 @@ class JobWatch:
             self._ask(node)
             if any(loss.kind == "node" for loss in found):
                 self._node_lost({node})
-            losses += [loss for loss in found if loss.worker is not None and self._is_current(loss)]
+            losses += self._known(found)
         if losses:
             try:
                 check_order(self._job.job)
@@ -198,6 +224,55 @@ class JobWatch:
                 if report.process == process:
                     return [Loss(kind="ended", worker=workers.watched(rank), seen=time.time())]
         return []
+
+    def _replace_agent(self, node: int) -> None:
+        """Start another agent on a node whose agent has died, and let it watch the workers there."""
+        with self._watched.news:  # all agents end with the job, or with a program that disconnects
+            if self._watched.news.wait_for(lambda: self._watched.closed, SUCCEEDS_AFTER):
+                return
+        if not ray.is_initialized():  # Ray would start a cluster of its own
+            return
+        live = self._job.live[node]
+        try:
+            check_head()
+            check_order(self._job.job)
+            agent = self._job.replace_agent(node)
+            if self._watched.closed:  # the end of the job may not have seen it
+                ray.kill(agent)
+                return
+            answer(agent.follow.remote([]), "starting another agent", SUSPECT_FOR)
+        except (RoostError, ray.exceptions.RayError):  # the node is lost as well, or the job ends
+            return
+        self._job.live[node] = replace(live, agent=agent)
+        detail = "roost's agent there ended; another one watches its workers"
+        self._recovery.tell([Event(action="reported", node=node, cause="crash", detail=detail)])
+        # A process that starts from now on is followed by the new agent. The others:
+        known = [
+            (workers.watched(rank), report.call_log)
+            for _, workers in list(self._watched.groups.values())
+            for rank, report in list(workers.reports.items())
+            if report.node_id == live.node_id
+        ]
+        answer(agent.follow.remote(known, self._job.history), "following the workers", SUSPECT_FOR)
+        self._seen[node] = 0
+        self._suspects.pop(node, None)
+        self._ask(node)
+
+    def _known(self, found: Iterable[Loss]) -> list[Loss]:
+        """The losses of current processes. Keeps those of processes whose start is not recorded yet."""
+        current = []
+        with self._watched.news:
+            for loss in found:
+                worker = loss.worker
+                if worker is None:
+                    continue
+                if self._watched.supervisor.is_ahead(worker.group, worker.rank, worker.generation):
+                    self._early[worker.process] = loss
+                elif self._is_current(loss):
+                    current.append(loss)
+            while len(self._early) > MOST_EARLY:  # some never become current, as of launches that fail
+                del self._early[next(iter(self._early))]
+        return current
 
     def _is_current(self, loss: Loss) -> bool:
         worker = loss.worker
@@ -220,7 +295,7 @@ class JobWatch:
             if actions:
                 self._recovery.tell([loss_event(loss, cause, verb(actions[0]), outlook(actions[0]))])
             self._note({worker.process: loss}, actions)
-            self._recovery.carry_out(actions, loss)
+            self._recovery.carry_out(actions)
 
     def _resume(self, loss: Loss, generations: Mapping[int, int]) -> None:
         assert loss.worker is not None
@@ -300,7 +375,8 @@ def causes_of(losses: Sequence[Loss], groups: Mapping[str, tuple[GroupOrder, Ray
         killed = loss.kind == "ended" and (loss.status is None or loss.status & 0x7F == 9)
         if killed and not loss.out_of_memory:
             assert loss.worker is not None
-            handle = groups[loss.worker.group][1].handles.get(loss.worker.rank)
+            known = groups.get(loss.worker.group)  # None after a shutdown in another thread
+            handle = known[1].handles.get(loss.worker.rank) if known else None
             if handle is not None:
                 asked[index] = handle._roost_seconds.remote("")
     if asked:

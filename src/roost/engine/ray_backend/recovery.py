@@ -15,7 +15,6 @@ import ray
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
 from roost.engine.events import Event
-from roost.engine.job.worker_watch import Loss, WatchedWorker
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.supervision.supervisor import Action, GiveUp, Keep, Restart, Supervisor
 from roost.engine.workers.remote_errors import first_line
@@ -23,6 +22,7 @@ from roost.engine.workers.worker import START_WITHIN
 from roost.errors import JobEnded, RoostError
 from roost.planning.plan import Plan
 from roost.planning.relocation import Relocation, relocate
+from roost.secret_names import hide_rest
 
 if TYPE_CHECKING:
     from roost.engine.ray_backend.ray_backend import RayBackend
@@ -67,7 +67,7 @@ class Recovery:
         """Those of restarts and moves that are under way."""
         return [one for one in self._threads if one.is_alive()]
 
-    def _start_thread(self, step: Callable[[], None], name: str) -> None:
+    def start_thread(self, step: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=self.guarded, args=(step,), name=name, daemon=True)
         self._threads = [*self.threads, thread]
         thread.start()
@@ -80,28 +80,24 @@ class Recovery:
             if not self._watched.closed and ray.is_initialized() and not cluster_is_gone():
                 log.warning("roost could not follow up on a failure: %s", first_line(error))
 
-    def carry_out(self, actions: Sequence[Action], loss: Loss | None = None) -> None:
+    def carry_out(self, actions: Sequence[Action]) -> None:
         moving = [action for action in actions if isinstance(action, Restart) and action.move]
         for action in actions:
             if isinstance(action, Restart) and not action.move:
-                ended = loss is None or (loss.kind == "ended" and loss.status is not None)
-                hung = None if loss is None or ended else loss.worker
-                self._begin(action, hung)
+                self._begin(action)
         if moving:
             with self._moving:
                 self._move(moving)
 
-    def _begin(self, restart: Restart, hung: WatchedWorker | None = None) -> None:
-        self._start_thread(partial(self._restart, restart, hung), f"roost-restart-{restart.component}")
+    def _begin(self, restart: Restart) -> None:
+        self.start_thread(partial(self._restart, restart), f"roost-restart-{restart.component}")
 
-    def _restart(self, restart: Restart, hung: WatchedWorker | None) -> None:
+    def _restart(self, restart: Restart) -> None:
         name, began = restart.component, time.monotonic()
         known = self._watched.groups.get(name)
         if known is None:
             return
         workers = known[1]
-        if hung is not None:  # Ray asks a process to end before it kills it, and this one does not answer
-            self._job.live[hung.node].agent.kill.remote([hung.process])
         try:
             if restart.move and workers.start is not None:
                 workers.start.renew_program()
@@ -118,7 +114,10 @@ class Recovery:
                 actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic(), cause)
                 self._watched.news.notify_all()
             found = error.findings[0] if isinstance(error, RoostError) else None
-            reason = found.why or found.what if found else first_line(error)
+            reason = first_line(error) if found is None else found.what
+            if found is not None and found.why:
+                reason = f"{reason}: {found.why}"
+            reason = hide_rest(reason)
             self.tell(
                 [
                     self._event(name, action.ranks, verb(action), cause, f"{reason}; {outlook(action)}")
@@ -199,7 +198,7 @@ class Recovery:
             for restart in going.values():
                 self._begin(restart)
 
-        self._start_thread(carry_out, "roost-move")
+        self.start_thread(carry_out, "roost-move")
 
     def _strand(self, restart: Restart, why: str = "no spare node of its shape is free") -> None:
         with self._watched.news:

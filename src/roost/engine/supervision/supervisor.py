@@ -118,6 +118,11 @@ class Supervisor:
         if found := self._components.get(component):
             found.put_down(ranks)
 
+    def is_ahead(self, component: str, rank: int, generation: int) -> bool:
+        """Whether a process is newer than the one this knows: its start is not recorded yet."""
+        found = self._components.get(component)
+        return found is None or generation > found.generations.get(rank, -1)
+
     def started(self, component: str, generations: Mapping[int, int]) -> None:
         """Record that these ranks run again."""
         if (found := self._components.get(component)) is None:
