@@ -142,10 +142,11 @@ def test_what_another_job_holds_is_passed_over(cluster: roost.Cluster, other: ro
         assert pool.plan.components["actor"].rule == "0-3,6-9"
 
 
+@pytest.mark.parametrize("ray_is_late", [False, True])
 def test_what_a_task_holds_outside_any_reservation_is_passed_over(
-    cluster: roost.Cluster, foreign: list[Any]
+    cluster: roost.Cluster, foreign: list[Any], monkeypatch: pytest.MonkeyPatch, ray_is_late: bool
 ) -> None:
-    """Ray's tables say how many such devices there are; which ones is measured."""
+    """Ray's tables say how many such devices there are, perhaps a moment late; which ones is measured."""
     job = cluster
 
     class Server:
@@ -158,6 +159,11 @@ def test_what_a_task_holds_outside_any_reservation_is_passed_over(
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     theirs = ray.get(server.devices.remote(), timeout=60)
+    if ray_is_late:
+        older = iter([{0: 4, 1: 4, 2: 4}])
+        now = reservation.free_by_ray
+        monkeypatch.setattr(reservation, "free_by_ray", lambda *asked: next(older, None) or now(*asked))
+        monkeypatch.setattr(bundle_requests, "PATIENCE", 0.0)
     with job.pool(Layout(actor_num_gpus_per_node=4, rollout_num_gpus=0)) as pool:
         ours = [(0, device) for device in range(4) if device not in theirs]
         assert places(pool.positions) == [*ours, (1, 0), (1, 1)]
@@ -524,6 +530,8 @@ def test_options_for_actors_of_the_programs_own(cluster: roost.Cluster) -> None:
         for actor in actors:
             ray.kill(actor)
         groups.release()
+    with pytest.raises(roost.ClusterError, match="the pool was released"):
+        trains.options(0)
 
 
 def test_train_groups_take_such_a_group_too(cluster: roost.Cluster) -> None:

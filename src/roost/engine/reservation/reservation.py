@@ -85,8 +85,17 @@ class Reservation:
         with reserving(self.job, self.live[0].node_id, deadline):
             self.refresh()
             counts = self._free_counts(count, nodes, min(deadline, time.monotonic() + SETTLING))
-            part = {rank: range(number) for rank, number in counts.items()}
-            group = take(self.job, self.live, part, deadline, apart)
+            while True:
+                part = {rank: range(number) for rank, number in counts.items()}
+                try:
+                    group = take(self.job, self.live, part, deadline, apart)
+                    break
+                except ReservationError:
+                    # Ray's view was perhaps older than work outside roost that had just started.
+                    newer = self._free_counts(count, nodes, time.monotonic())
+                    if newer == counts or time.monotonic() > deadline:
+                        raise
+                    counts = newer
             taken = self._keep(group, lambda: self._numbered(group, counts, apart))
         order = {rank: position for position, rank in enumerate(nodes)}
         return sorted(taken, key=lambda key: (order[key[0]], key[1]))[:count]
