@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,40 @@ class Overlapping(roost.Worker):
 
     def plain(self) -> str:
         return threading.current_thread().name
+
+
+class Unusual(roost.Worker):
+    """Methods of other kinds, and unusual ways for them to end."""
+
+    @staticmethod
+    def static(value: Any) -> Any:
+        return value
+
+    def many(*values: Any) -> int:
+        return len(values)
+
+    def plain(self) -> int:
+        return self.rank
+
+    def generator(self) -> Iterator[int]:
+        yield from (1, 2)
+
+    def generator_expression(self) -> Iterator[int]:
+        return (value for value in ())
+
+    def stops(self) -> None:
+        raise StopIteration("no more")
+
+    def cancelled(self) -> None:
+        raise asyncio.CancelledError("elsewhere")
+
+
+class UnusualAsync(roost.Worker):
+    async def generator(self) -> AsyncIterator[int]:
+        yield 1
+
+    async def cancelled(self) -> None:
+        raise asyncio.CancelledError("elsewhere")
 
 
 class FailsToStart(roost.Worker):

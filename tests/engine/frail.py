@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import socket
@@ -70,6 +71,9 @@ class Frail(roost.Worker):
     def raises_at_length(self, size: int) -> None:
         raise ValueError("x" * size)
 
+    def raises_from(self, cause: str, text: str) -> None:
+        raise ValueError(text) from LookupError(cause)
+
     def raylet(self) -> int:
         return raylet_pid()
 
@@ -89,6 +93,12 @@ class FrailAsync(Frail):
 
     async def later(self) -> str:
         return "later"
+
+    async def exits_in_a_task(self, code: int) -> None:
+        async def exits() -> None:
+            sys.exit(code)
+
+        await asyncio.create_task(exits())
 
 
 class Listens(roost.Worker):

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import ray
-from crew import Overlapping, Picky, Reporter
+from crew import Overlapping, Picky, Reporter, Unusual
 from running import alive, eventually
 
 import roost
-from roost.engine.ray_backend import ray_workers
+from roost.engine.ray_backend import ray_result, ray_workers
 
 pytestmark = pytest.mark.ray
 
@@ -239,6 +239,16 @@ def test_a_failure_is_the_same_however_it_is_met(group: roost.WorkerGroup, how: 
     assert caught.value.rank == 1
 
 
+def test_ray_does_not_print_the_failures_of_other_ranks(group: roost.WorkerGroup) -> None:
+    """It prints each error that no caller looks at, when the reference to it is gone; `sweep` looks at them."""
+    result = group.raises(ValueError("no"), 0, 1, 2, 3)
+    with pytest.raises(ValueError, match="no") as first:
+        list(result.as_completed(timeout=60))
+    rank = first.value.rank  # type: ignore[attr-defined]
+    others = {ref for position, ref in enumerate(result.refs) if position != rank}  # type: ignore[attr-defined]
+    assert others <= set(ray_result._abandoned)
+
+
 def test_exceptions_with_constructors_of_their_own_are_caught_by_type(group: roost.WorkerGroup) -> None:
     with pytest.raises(Picky) as caught:
         group.raise_picky().wait(timeout=60)
@@ -275,6 +285,77 @@ def test_async_methods_overlap_and_plain_ones_work_beside_them(cluster: roost.Cl
         assert group.second().wait(timeout=60) == ["second"]
         assert first.wait(timeout=60) == ["first"]
         assert len(group.plain().wait(timeout=60)) == 1
+
+
+@pytest.fixture(scope="module")
+def unusual(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
+    strategy = roost.FlexiblePlacementStrategy([[3], [4]])
+    with Unusual.create_group().launch(cluster, strategy, name="unusual") as made:
+        yield made
+
+
+def test_methods_of_every_kind_take_arguments(unusual: roost.WorkerGroup) -> None:
+    assert unusual.static("x").wait(timeout=60) == ["x", "x"]
+    assert unusual.many(1, 2).wait(timeout=60) == [3, 3]
+    with pytest.raises(roost.WorkerError, match="too many positional arguments") as caught:
+        unusual.plain(3)
+    assert caught.value.codes == ("RE113",)
+
+
+@pytest.mark.parametrize("method", ["generator", "generator_expression"])
+def test_a_generator_is_refused_and_not_cut_to_its_first_value(
+    unusual: roost.WorkerGroup, method: str
+) -> None:
+    with pytest.raises(TypeError, match=f"{method} returned a generator, which cannot be sent"):
+        getattr(unusual, method)().wait(timeout=60)
+    assert unusual.plain().wait(timeout=60) == [0, 1]
+
+
+def test_a_stop_iteration_is_raised_by_every_way_of_waiting(unusual: roost.WorkerGroup) -> None:
+    with pytest.raises(StopIteration) as caught:
+        unusual.stops().wait(timeout=60)
+    assert isinstance(caught.value, roost.WorkerRaised)
+    # Python lets no coroutine or generator raise a StopIteration.
+    with pytest.raises(roost.WorkerRaised, match="raised in stops: StopIteration: no more"):
+        list(unusual.stops().as_completed(timeout=60))
+
+    async def awaited() -> Any:
+        return await unusual.stops()
+
+    with pytest.raises(roost.WorkerRaised, match="raised in stops: StopIteration: no more") as first:
+        asyncio.run(awaited())
+    assert isinstance(first.value.__cause__, StopIteration)
+    assert isinstance(pickle.loads(pickle.dumps(first.value)), roost.WorkerRaised)
+
+
+def test_a_result_of_an_earlier_connection_is_told_as_such(
+    group: roost.WorkerGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = group.echo(1)
+    assert len(result.wait(timeout=60)) == 4
+
+    async def awaited() -> list[Any]:
+        return await result
+
+    uses: list[Callable[[], object]] = [
+        result.wait,
+        lambda: result.done,
+        lambda: list(result.as_completed()),
+        lambda: asyncio.run(awaited()),
+        lambda: group.echo(result),
+        lambda: group.echo(roost.scatter(result)),
+    ]
+    monkeypatch.setattr(
+        result, "_connection", object()
+    )  # the program has disconnected since, and connected again
+    for use in uses:
+        with pytest.raises(roost.WorkerError, match="shut down before its answer was read"):
+            use()
+
+
+def test_only_lists_and_results_are_scattered(unusual: roost.WorkerGroup) -> None:
+    with pytest.raises(roost.WorkerError, match="scatter takes a list of values or a result, not int"):
+        unusual.static(roost.scatter(5))  # type: ignore[arg-type]
 
 
 def test_a_dead_worker_is_not_a_raising_one_and_the_others_live(group: roost.WorkerGroup) -> None:

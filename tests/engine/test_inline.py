@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import FailsToStart, Overlapping, Picky, Reporter
+from crew import FailsToStart, Overlapping, Picky, Reporter, Unusual, UnusualAsync
 from frail import Frail, FrailAsync
 from omegaconf import OmegaConf
 from remains import is_free
@@ -162,6 +163,78 @@ def test_errors_are_of_the_same_types(group: roost.WorkerGroup) -> None:
     assert len(group.echo(0).wait()) == 3
 
 
+@pytest.fixture
+def unusual(cluster: roost.Cluster) -> Iterator[roost.WorkerGroup]:
+    strategy = roost.FlexiblePlacementStrategy([[0], [1]])
+    with Unusual.create_group().launch(cluster, strategy, name="unusual") as made:
+        yield made
+
+
+def test_methods_of_every_kind_take_arguments(unusual: roost.WorkerGroup) -> None:
+    assert unusual.static("x").wait(timeout=60) == ["x", "x"]
+    assert unusual.many(1, 2).wait(timeout=60) == [3, 3]
+    with pytest.raises(roost.WorkerError, match="too many positional arguments") as caught:
+        unusual.plain(3)
+    assert caught.value.codes == ("RE113",)
+
+
+@pytest.mark.parametrize("method", ["generator", "generator_expression"])
+def test_a_generator_is_refused_and_not_cut_to_its_first_value(
+    unusual: roost.WorkerGroup, method: str
+) -> None:
+    with pytest.raises(TypeError, match=f"{method} returned a generator, which cannot be sent"):
+        getattr(unusual, method)().wait(timeout=60)
+    assert unusual.plain().wait(timeout=60) == [0, 1]
+
+
+def test_a_stop_iteration_is_raised_by_every_way_of_waiting(unusual: roost.WorkerGroup) -> None:
+    with pytest.raises(StopIteration) as caught:
+        unusual.stops().wait(timeout=60)
+    assert isinstance(caught.value, roost.WorkerRaised)
+    # Python lets no coroutine or generator raise a StopIteration.
+    with pytest.raises(roost.WorkerRaised, match="raised in stops: StopIteration: no more"):
+        list(unusual.stops().as_completed(timeout=60))
+
+    async def awaited() -> Any:
+        return await unusual.stops()
+
+    with pytest.raises(roost.WorkerRaised, match="raised in stops: StopIteration: no more") as first:
+        asyncio.run(awaited())
+    assert isinstance(first.value.__cause__, StopIteration)
+    assert isinstance(pickle.loads(pickle.dumps(first.value)), roost.WorkerRaised)
+
+
+def test_only_lists_and_results_are_scattered(unusual: roost.WorkerGroup) -> None:
+    with pytest.raises(roost.WorkerError, match="scatter takes a list of values or a result, not int"):
+        unusual.static(roost.scatter(5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("worker", [Unusual, UnusualAsync])
+def test_a_worker_that_is_cancelled_is_a_raising_one(
+    cluster: roost.Cluster, worker: type[roost.Worker]
+) -> None:
+    group = worker.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 0), name="cancelled")
+    with pytest.raises(roost.WorkerRaised, match="raised in cancelled: CancelledError: elsewhere"):
+        group.cancelled().wait()
+
+
+def test_an_async_generator_is_refused(cluster: roost.Cluster) -> None:
+    group = UnusualAsync.create_group().launch(cluster, roost.PackedPlacementStrategy(0, 0))
+    with pytest.raises(TypeError, match="generator returned a generator, which cannot be sent"):
+        group.generator().wait()
+
+
+@pytest.mark.parametrize("timeout", ["5", True, float("nan"), [1]])
+def test_a_timeout_is_a_number_here_too(group: roost.WorkerGroup, timeout: Any) -> None:
+    for waits in (
+        lambda result: result.wait(timeout),
+        lambda result: list(result.as_completed(timeout)),
+        lambda result: result.durations(timeout),
+    ):
+        with pytest.raises(roost.WorkerError, match="a timeout is a number of seconds or None"):
+            waits(group.echo(1))  # type: ignore[no-untyped-call]
+
+
 def test_a_rank_that_was_ended_is_dead_until_it_is_restarted(group: roost.WorkerGroup) -> None:
     group.end_ranks(1)
     with pytest.raises(
@@ -225,6 +298,19 @@ def test_all_that_is_wrong_with_the_workers_of_a_run_is_said(cluster: roost.Clus
         "Hidden.shutdown could not be called: groups have a `shutdown` of their own",
         "a value of type int is not a worker for component 'b'",
     ]
+
+
+@pytest.mark.parametrize(("skip", "named"), [(None, "NoneType"), ("a", "a text"), (5, "int")])
+def test_components_to_skip_are_a_list(cluster: roost.Cluster, skip: Any, named: str) -> None:
+    plan = roost.plan({"cluster": {"component_placement": {"a": "0"}}}, cluster)
+    with pytest.raises(roost.LaunchError, match=f"skip is a list of components, not {named}"):
+        cluster.launch(plan, {"a": Reporter}, skip=skip)
+
+
+@pytest.mark.parametrize("given", [None, "127.0.0.1", roost.PackedPlacementStrategy(0, 1)])
+def test_a_group_is_launched_on_a_cluster(given: Any) -> None:
+    with pytest.raises(roost.LaunchError, match="launch takes a cluster first, not a value of type"):
+        Reporter.create_group().launch(given)
 
 
 def test_a_failing_component_takes_the_others_down(cluster: roost.Cluster) -> None:

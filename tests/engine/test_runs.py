@@ -139,6 +139,19 @@ def test_every_name_of_a_group_is_guarded() -> None:
     assert shown - {"_abc_impl"} == GROUP_NAMES
 
 
+def test_every_attribute_that_a_worker_is_given_is_guarded() -> None:
+    class Bare(roost.Worker):
+        def attributes(self) -> list[str]:
+            return sorted(vars(self))
+
+    with roost.Cluster(num_nodes=1, inline="1x1") as cluster:
+        (given,) = Bare.create_group().launch(cluster).attributes().wait()
+    for name in given:
+        hidden = type("Hidden", (roost.Worker,), {name: lambda self: None})
+        with pytest.raises(roost.ConfigurationError, match=f"Hidden.{name} could not be called"):
+            hidden.create_group()
+
+
 @pytest.mark.parametrize("wrong", ["0-3", 4, [0, 1]])
 def test_what_is_no_strategy(cluster: roost.Cluster, wrong: Any) -> None:
     with pytest.raises(roost.ConfigurationError, match="is not a placement strategy"):

@@ -213,7 +213,7 @@ def test_a_process_that_ends_while_it_starts(cluster: roost.Cluster) -> None:
         DiesWhileStarting.create_group(1).launch(
             cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="dying"
         )
-    assert "the process ended while starting" in str(caught.value)
+    assert "the process ended while starting: its log, worker-*-" in str(caught.value)
     nothing_left(cluster, "dying")
 
 

@@ -109,7 +109,18 @@ class Members(Protocol):
     running: bool
     handles: dict[int, Any]  # the Ray actor of each rank; empty inline
 
-    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult: ...
+    def processes(self) -> Mapping[int, Any]:
+        """What runs each rank now, for `submit`."""
+
+    def submit(
+        self,
+        method: str,
+        ranks: Sequence[int],
+        args: Any,
+        kwargs: Any,
+        processes: Mapping[int, Any] | None = None,
+    ) -> GroupResult:
+        """Call the ranks; where processes are given, these and no others that have replaced them."""
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None: ...
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import wraps
 from types import MethodType
 from typing import Any, ClassVar
 
 from roost.config.job import read_supervised_layout
-from roost.engine.backend import AllocationOrder, Backend, GroupOrder, Progress, Report
+from roost.engine.backend import AllocationOrder, Backend, Report
 from roost.engine.backends import attached_backend, new_backend
 from roost.engine.cluster_options import ClusterOptions, contradictions, options_of
 from roost.engine.events import Event
@@ -21,15 +19,13 @@ from roost.engine.locks.device_lock import DeviceLock, check_number, check_on, l
 from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.pool import Pool, open_pool
 from roost.engine.ports.port_lease import PortLease
-from roost.engine.run import Run
-from roost.engine.workers.result import seconds
+from roost.engine.run import Run, start_run
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher
-from roost.errors import ClusterError, error_for
+from roost.errors import ClusterError
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.inventory.ordering import NodeInfo
 from roost.planning.component_plan import needs_of
-from roost.planning.launch_preparation import on_nodes, shape_differences, with_secrets
 from roost.planning.plan import Plan
 from roost.planning.planner import everywhere, plan_allocation, plan_one
 from roost.planning.policy_checks import with_policies
@@ -80,8 +76,9 @@ class Cluster(AbstractContextManager["Cluster"]):
     """Connects, finds out what is there, and starts workers.
 
     `Cluster(num_nodes=2)` or `Cluster(cluster_cfg=cfg.cluster)` in the driver; asked for again while it is open, it
-    is the same object, and a second job is asked for by its name. `Cluster()` attaches to the job that is running. A job holds the accelerators it uses, or with `whole_nodes=True` all accelerators of the
-    nodes it uses. With `inline=True` or ROOST_INLINE set, everything happens in this process.
+    is the same object, and a second job is asked for by its name. `Cluster()` attaches to the job that is running. A job
+    holds the accelerators it uses, or with `whole_nodes=True` all accelerators of the nodes it uses. With `inline=True`
+    or ROOST_INLINE set, everything happens in this process.
     """
 
     NAMESPACE: ClassVar[str] = "roost"
@@ -211,7 +208,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             )
         if supervise:
             plan = with_policies(plan, supervise)
-        return self._launch(plan, orders_for(plan, workers, skip), timeout, report)
+        return start_run(self._backend, plan, orders_for(plan, workers, skip), timeout, report)
 
     def launch_group(
         self,
@@ -227,7 +224,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         placing = everywhere(self.inventory) if strategy is None else strategy
         plan = plan_one(group, placing, self.inventory, isolate_accelerator)
         order = order_for(plan, plan.components[group], worker, charged=False)
-        run = self._launch(plan, [order], timeout, None)
+        run = start_run(self._backend, plan, [order], timeout)
         run._end_with_groups()
         return run.groups[group]
 
@@ -240,45 +237,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             order_for(plan, plan.component(component), worker, name)
             for component, (worker, name) in workers.items()
         ]
-        run = self._launch(plan, orders, timeout, None)
+        run = start_run(self._backend, plan, orders, timeout)
         run._end_with_groups()
         return run.groups
-
-    def _launch(self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None) -> Run:
-        limit, backend = seconds(timeout), self._backend
-        differences = shape_differences(plan, self.inventory)
-        if differences:
-            raise error_for(differences)
-        plan = with_secrets(on_nodes(plan, self.nodes), self.inventory.groups, os.environ)
-        taken_names = backend.taken([order.name for order in orders])
-        if taken_names:
-            raise ClusterError(
-                code="RE115",
-                what=f"a group {taken_names[0]!r} is already running in job {self.job!r}",
-                remedy="shut it down first, or launch under another name",
-            )
-        tell = report or (lambda _: None)
-        needs = needs_of(list(plan.components.values()))
-        with ExitStack() as undoing:
-            learned = backend.learn_groups(plan.inventory.groups)
-            undoing.callback(backend.forget_groups, learned)
-            held = backend.reserve(needs)
-            undoing.callback(backend.unreserve, held)
-            count = sum(map(len, needs.values()))
-            tell(Progress(phase="reserved", done=count, total=count))
-            running = backend.start(plan, orders, float(START_WITHIN if limit is None else limit), tell)
-            undoing.pop_all()
-        groups = {
-            order.component.name: WorkerGroup(order.name, backend, running[order.name], owned=True)
-            for order in orders
-        }
-        launched = [
-            Event(action="launched", component=order.name, detail=f"{len(order.placements)} processes")
-            for order in orders
-        ]
-        backend.record(launched)
-        began = launched[0].time if launched else time.time()
-        return Run(plan, backend, groups, held, began, learned)
 
     def attach_group(self, name: str) -> WorkerGroup:
         """A group of this job that is running."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from roost.engine.backend import Backend, Members, ProcessFacts, RunningGroup
 from roost.engine.backends import attached_backend
 from roost.engine.workers.arguments import check_scattered
-from roost.engine.workers.result import GroupResult, seconds
+from roost.engine.workers.result import GroupResult, seconds_or
 from roost.engine.workers.worker import START_WITHIN
 from roost.errors import CallTimeout, WorkerError, nearest
 from roost.placement.placement import Placement
@@ -24,19 +24,24 @@ class WorkerInfo(NamedTuple):
 
 
 class GroupView:
-    """Some ranks of a group. Its methods are the workers' methods; it keeps no state between calls."""
+    """Some ranks of a group. Its methods are the workers' methods; it keeps no state between calls.
 
-    def __init__(self, group: WorkerGroup, ranks: Sequence[int]) -> None:
-        self._group, self._ranks = group, tuple(ranks)
+    With `processes`, by rank, a call reaches these only, and none that has replaced one of them.
+    """
+
+    def __init__(
+        self, group: WorkerGroup, ranks: Sequence[int], processes: Mapping[int, Any] | None = None
+    ) -> None:
+        self._group, self._ranks, self._processes = group, tuple(ranks), processes
 
     def __getattr__(self, method: str) -> Callable[..., GroupResult]:
         if method.startswith("__"):
             raise AttributeError(method)
-        return self._group._method(method, self._ranks)
+        return self._group._method(method, self._ranks, self._processes)
 
     def __getitem__(self, which: int | slice) -> GroupView:
         picked = self._ranks[which]
-        return GroupView(self._group, picked if isinstance(picked, tuple) else (picked,))
+        return GroupView(self._group, picked if isinstance(picked, tuple) else (picked,), self._processes)
 
     def __len__(self) -> int:
         return len(self._ranks)
@@ -122,8 +127,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
                 remedy="restart it where it was launched",
             )
         chosen = self.execute_on(*(ranks or range(self.world_size)))._ranks
-        limit = seconds(timeout)
-        self._running().restart(chosen, START_WITHIN if limit is None else limit)
+        self._running().restart(chosen, seconds_or(START_WITHIN, timeout))
         self._backend.restarted(self.name)
 
     def end_ranks(self, *ranks: int) -> None:
@@ -132,7 +136,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
 
     def wait_recovered(self, timeout: float = START_WITHIN) -> None:
         """Wait until every restart that is under way is over. Raises if the group was given up."""
-        limit = START_WITHIN if (given := seconds(timeout)) is None else given
+        limit = seconds_or(START_WITHIN, timeout)
         if not self._running().wait_recovered(limit):
             raise CallTimeout(
                 code="RE112",
@@ -165,6 +169,13 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
             )
         return GroupView(self, sorted(ranks))
 
+    def this_generation(self) -> GroupView:
+        """A view of the processes that run now, for calls that belong together.
+
+        After a restart, a call on it raises `WorkerDied`: the new process has not seen the calls before.
+        """
+        return GroupView(self, range(self.world_size), self._running().processes())
+
     def __getitem__(self, which: int | slice) -> GroupView:
         return GroupView(self, range(self.world_size))[which]
 
@@ -173,7 +184,9 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
             raise AttributeError(method)
         return self._method(method, range(self.world_size))
 
-    def _method(self, method: str, ranks: Sequence[int]) -> Callable[..., GroupResult]:
+    def _method(
+        self, method: str, ranks: Sequence[int], processes: Mapping[int, Any] | None = None
+    ) -> Callable[..., GroupResult]:
         if method not in self._methods:
             raise AttributeError(
                 f"workers of {self.name!r} have no method {method!r}; {nearest(method, self._public)}"
@@ -182,7 +195,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         def call(*args: Any, **kwargs: Any) -> GroupResult:
             members = self._running()
             check_scattered(f"{self.name}.{method}", [*args, *kwargs.values()], len(ranks))
-            return members.submit(method, ranks, args, kwargs)
+            return members.submit(method, ranks, args, kwargs, processes)
 
         call.__name__ = method
         return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from roost.engine.channels.channel_table import ChannelState
+from roost.engine.channels.channel_values import ChannelState
 from roost.engine.events import Event
 from roost.engine.processes.machine import Machine
 from roost.engine.status import ProcessStatus

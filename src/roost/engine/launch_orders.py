@@ -24,9 +24,15 @@ def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = (
             what=f"workers are a mapping of components to classes, not {type(workers).__name__}",
             remedy='such as {"actor": Actor, "rollout": Rollout.create_group(model="...")}',
         )
-    if isinstance(skip, str):
-        what, remedy = "skip is a list of components, not a text", f"write skip=[{skip!r}]"
-        raise LaunchError(code="RE122", what=what, remedy=remedy)
+    if isinstance(skip, str) or not isinstance(skip, Collection):
+        is_text = isinstance(skip, str)
+        raise LaunchError(
+            code="RE122",
+            what=f"skip is a list of components, not {'a text' if is_text else type(skip).__name__}",
+            remedy=f"write skip=[{skip!r}]"
+            if is_text
+            else 'such as skip=["reward"]; leave it out to skip none',
+        )
     runs = [name for name, part in plan.components.items() if not part.runs_nothing and name not in skip]
     known = list(plan.components)
     problems = [

@@ -65,8 +65,9 @@ class RoleGroup:
             PlacementGroupSchedulingStrategy,  # not before Ray is wanted
         )
 
+        held = self.pool.role(self.role)  # raises after the release: an actor in that group would never start
         whole = all(isinstance(one, int) and not isinstance(one, bool) for one in (first, count))
-        chosen = self.positions[first : first + count] if whole and first >= 0 else ()
+        chosen = held[first : first + count] if whole and first >= 0 else ()
         if not chosen or len(chosen) < count or len({one.node for one in chosen}) > 1:
             raise self._refused(first, count, chosen)
         group, bundle = chosen[0].bundle

@@ -12,7 +12,7 @@ from roost.config.layout import Layout
 from roost.config.supervise import RestartPolicy
 from roost.engine.backend import Backend, PoolRequest, Position
 from roost.engine.group import WorkerGroup
-from roost.engine.workers.result import seconds
+from roost.engine.workers.result import seconds_or
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher
 from roost.errors import ClusterError, PlacementError, nearest, render
 from roost.placement.placement import without_isolation
@@ -138,12 +138,11 @@ def open_pool(
     supervise: Mapping[str, RestartPolicy],
 ) -> Pool:
     """Reserve the accelerators that the layout needs, and plan the layout on exactly the granted ones."""
-    limit = seconds(timeout)
+    within = seconds_or(RESERVE_WITHIN, timeout)
     planner = PoolPlanner(layout, backend.inventory, supervise)
     wanted = planner.asked_for()
     if wanted == []:
         return Pool(cluster, backend, layout, planner.plan_on([]), ())
-    within = RESERVE_WITHIN if limit is None else limit
     request = PoolRequest(
         count=layout.reserved, nodes=planner.nodes, named=wanted, timeout=within, apart=apart
     )

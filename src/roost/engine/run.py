@@ -6,18 +6,22 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from types import MappingProxyType
 
-from roost.engine.backend import Backend
+from roost.engine.backend import Backend, GroupOrder, Progress, Report
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
 from roost.engine.job_snapshot import LOOK_WITHIN
 from roost.engine.run_record import ProcessRecord, RunRecord
 from roost.engine.status import Status, absent_status
 from roost.engine.trace import trace_events
-from roost.errors import WorkerError, nearest
+from roost.engine.workers.result import seconds_or
+from roost.engine.workers.worker import START_WITHIN
+from roost.errors import ClusterError, WorkerError, error_for, nearest
+from roost.planning.component_plan import needs_of
 from roost.planning.files import write_file
+from roost.planning.launch_preparation import on_nodes, shape_differences, with_secrets
 from roost.planning.plan import Plan
 
 
@@ -178,3 +182,43 @@ class Run(AbstractContextManager["Run"]):
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} x{len(group)}" for name, group in self.groups.items())
         return f"<run of job {self.job}: {parts or 'nothing'}>"
+
+
+def start_run(
+    backend: Backend, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report | None = None
+) -> Run:
+    """Reserve what the plan needs and start these components of it, all or none."""
+    limit = seconds_or(START_WITHIN, timeout)
+    differences = shape_differences(plan, backend.inventory)
+    if differences:
+        raise error_for(differences)
+    plan = with_secrets(on_nodes(plan, backend.inventory.nodes), backend.inventory.groups, os.environ)
+    taken_names = backend.taken([order.name for order in orders])
+    if taken_names:
+        raise ClusterError(
+            code="RE115",
+            what=f"a group {taken_names[0]!r} is already running in job {backend.job!r}",
+            remedy="shut it down first, or launch under another name",
+        )
+    tell = report or (lambda _: None)
+    needs = needs_of(list(plan.components.values()))
+    with ExitStack() as undoing:
+        learned = backend.learn_groups(plan.inventory.groups)
+        undoing.callback(backend.forget_groups, learned)
+        held = backend.reserve(needs)
+        undoing.callback(backend.unreserve, held)
+        count = sum(map(len, needs.values()))
+        tell(Progress(phase="reserved", done=count, total=count))
+        running = backend.start(plan, orders, limit, tell)
+        undoing.pop_all()
+    groups = {
+        order.component.name: WorkerGroup(order.name, backend, running[order.name], owned=True)
+        for order in orders
+    }
+    launched = [
+        Event(action="launched", component=order.name, detail=f"{len(order.placements)} processes")
+        for order in orders
+    ]
+    backend.record(launched)
+    began = launched[0].time if launched else time.time()
+    return Run(plan, backend, groups, held, began, learned)

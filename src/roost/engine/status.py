@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from roost.engine.workers.call_summary import CallSummary
@@ -112,13 +112,10 @@ def seen_status(
 ) -> ProcessStatus:
     """The status of a started process. `state` is "running", "stopped", "hung", "dead" or "unknown"."""
     in_flight = calls.in_flight if state != "dead" else ()
-    return ProcessStatus(
-        component=component,
-        rank=place.rank,
-        state=("busy" if in_flight else "idle") if state == "running" else state,
-        planned_node=place.cluster_node_rank,
+    shown = ("busy" if in_flight else "idle") if state == "running" else state
+    return replace(
+        absent_status(component, place, shown),
         node=node,
-        devices=place.hardware,
         pid=pid,
         generation=generation,
         calls_in_flight=tuple(call.method for call in in_flight),
@@ -127,6 +124,5 @@ def seen_status(
         visible=visible,
         waits=calls.waits,
         group=group,
-        hardware=place.kind if place.hardware else "",
         calls=calls,
     )

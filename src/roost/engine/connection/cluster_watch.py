@@ -279,16 +279,18 @@ def _watch(address: str, close: threading.Event) -> None:
 
 def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
     global _gone
-    gone = _gone = ClusterGone(
+    gone = ClusterGone(
         code="RE128",
         what=f"the Ray cluster at {address} is gone",
         why=why,
         remedy="every process of the job ended with it; start Ray, then the job again",
     )
-    if not _end_expected.is_set():
-        log.error("%s", render(gone.findings))
-    # Let an error end the program at once: Ray's own hook first waits a minute for the head.
+    # Let an error end the program at once: Ray's own hook first waits a minute for the head. The main thread raises
+    # the error as soon as `_gone` is set.
     if sys.excepthook is ray_worker.custom_excepthook:
         sys.excepthook = ray_worker.normal_excepthook
+    _gone = gone
+    if not _end_expected.is_set():
+        log.error("%s", render(gone.findings))
     if not _main_knows.wait(OWN_CODE_FOR) and not close.is_set():
         raise_in_main(ClusterGone(*gone.findings))

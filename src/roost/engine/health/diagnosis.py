@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeVar
 
 from roost.engine.health.machine_facts import MachineFacts, NodeFacts
@@ -23,16 +23,6 @@ _MIB = 1 << 20
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True, slots=True)
-class _Trouble:
-    """A finding of one machine, without its name: machines with the same trouble share a finding."""
-
-    code: str
-    what: str
-    why: str = ""
-    remedy: str = ""
-
-
 def diagnose_machine(facts: MachineFacts) -> list[Finding]:
     """Findings about one machine, without a cluster."""
     return _shared([(facts.host, trouble) for rule in MACHINE_RULES for trouble in rule(facts)])
@@ -47,11 +37,9 @@ def diagnose_cluster(nodes: Sequence[NodeFacts]) -> list[Finding]:
     return findings + _shared(told)
 
 
-def _shared(told: Sequence[tuple[str, _Trouble]]) -> list[Finding]:
-    return [
-        Finding(code=one.code, what=f"{listed(hosts)}: {one.what}", why=one.why, remedy=one.remedy)
-        for one, hosts in _by_value(told).items()
-    ]
+def _shared(told: Sequence[tuple[str, Finding]]) -> list[Finding]:
+    """Machines with the same trouble share a finding, which names them."""
+    return [replace(one, what=f"{listed(hosts)}: {one.what}") for one, hosts in _by_value(told).items()]
 
 
 def listed(names: Iterable[str]) -> str:
@@ -63,45 +51,50 @@ def listed(names: Iterable[str]) -> str:
 # -- one machine -------------------------------------------------------------------------------------------
 
 
-def _ray_installed(facts: MachineFacts) -> Iterator[_Trouble]:
+def _ray_installed(facts: MachineFacts) -> Iterator[Finding]:
     numbers = tuple(int(part) for part in facts.ray.split(".")[:2] if part.isdecimal())
     if numbers < MINIMUM_RAY:
         what = f"Ray {facts.ray} is too old" if facts.ray else "Ray is not installed"
-        yield _Trouble("RE102", what, "roost needs Ray 2.49 or newer", "pip install -U 'ray[default]>=2.49'")
+        yield Finding(
+            code="RE102",
+            what=what,
+            why="roost needs Ray 2.49 or newer",
+            remedy="pip install -U 'ray[default]>=2.49'",
+        )
 
 
-def _ports(facts: MachineFacts) -> Iterator[_Trouble]:
+def _ports(facts: MachineFacts) -> Iterator[Finding]:
     try:
         allowed = allowed_ports({"ROOST_PORT_RANGE": facts.port_range})
     except ConfigurationError as error:
         (problem,) = error.findings
-        yield _Trouble(
-            "RC104",
-            f"ROOST_PORT_RANGE={facts.port_range} is not a range of ports",
-            problem.why,
-            problem.remedy,
+        yield Finding(
+            code="RC104",
+            what=f"ROOST_PORT_RANGE={facts.port_range} is not a range of ports",
+            why=problem.why,
+            remedy=problem.remedy,
         )
         return
     ephemeral = range(facts.ephemeral[0], facts.ephemeral[1] + 1)
     outside, _ = split_by(ephemeral, allowed)
     free = sum(map(len, outside)) - sum(any(port in ports for ports in outside) for port in facts.listening)
     if free < FEW_PORTS:
-        yield _Trouble(
-            "RW221",
-            f"{counted(max(0, free), 'port')} to lease outside the kernel's ephemeral range",
-            f"roost leases {text_of(allowed)}, the kernel gives {text_of(ephemeral)} to any connection",
-            "sysctl -w net.ipv4.ip_local_port_range='32768 60999', or set ROOST_PORT_RANGE to ports outside it",
+        yield Finding(
+            code="RW221",
+            what=f"{counted(max(0, free), 'port')} to lease outside the kernel's ephemeral range",
+            why=f"roost leases {text_of(allowed)}, the kernel gives {text_of(ephemeral)} to any connection",
+            remedy="sysctl -w net.ipv4.ip_local_port_range='32768 60999', or set ROOST_PORT_RANGE to ports outside it",
         )
 
 
-def _open_files(facts: MachineFacts) -> Iterator[_Trouble]:
+def _open_files(facts: MachineFacts) -> Iterator[Finding]:
     soft, hard = facts.open_files
     if 0 < soft < FEW_FILES:
-        yield _Trouble(
-            "RW222",
-            f"a process may have {soft:,} files open",
-            "every process of a job has connections to many others, and Ray to all",
-            f"ulimit -n {min(65_536, hard) if hard > 0 else 65_536} before Ray is started"
+        yield Finding(
+            code="RW222",
+            what=f"a process may have {soft:,} files open",
+            why="every process of a job has connections to many others, and Ray to all",
+            remedy=f"ulimit -n {min(65_536, hard) if hard > 0 else 65_536} before Ray is started"
             + (
                 f"; the hard limit, {hard:,}, is set in /etc/security/limits.conf"
                 if 0 < hard < 65_536
@@ -110,51 +103,54 @@ def _open_files(facts: MachineFacts) -> Iterator[_Trouble]:
         )
 
 
-def _shared_memory(facts: MachineFacts) -> Iterator[_Trouble]:
+def _shared_memory(facts: MachineFacts) -> Iterator[Finding]:
     total, _ = facts.shared_memory
     if 0 < total < SMALL_SHARED_MEMORY:
-        yield _Trouble(
-            "RW223",
-            f"/dev/shm has {total // _MIB:,} MiB",
-            "Ray keeps values there, and NCCL its buffers",
-            "give the container more: docker run --shm-size=16g, or an emptyDir with medium: Memory",
+        yield Finding(
+            code="RW223",
+            what=f"/dev/shm has {total // _MIB:,} MiB",
+            why="Ray keeps values there, and NCCL its buffers",
+            remedy="give the container more: docker run --shm-size=16g, or an emptyDir with medium: Memory",
         )
 
 
-def _leftovers(facts: MachineFacts) -> Iterator[_Trouble]:
+def _leftovers(facts: MachineFacts) -> Iterator[Finding]:
     left = facts.leftovers
     why = "jobs that have ended left them"
     if left.processes:
         shown = ", ".join(f"{pid} ({title})" for pid, title in left.processes[:4])
         pids = " ".join(str(pid) for pid, _ in left.processes[:20])
-        yield _Trouble(
-            "RW224",
-            f"{counted(len(left.processes), 'process')} without a job: {shown}",
-            why,
-            f"kill -9 {pids}",
+        yield Finding(
+            code="RW224",
+            what=f"{counted(len(left.processes), 'process')} without a job: {shown}",
+            why=why,
+            remedy=f"kill -9 {pids}",
         )
     if left.rays:
         what = f"{counted(len(left.rays), 'directory')} of embedded Rays that have ended: {listed(left.rays)}"
-        yield _Trouble(
-            "RW224",
-            what,
-            "a process that was killed could not remove it",
-            f"rm -r {' '.join(left.rays[:20])}",
+        yield Finding(
+            code="RW224",
+            what=what,
+            why="a process that was killed could not remove it",
+            remedy=f"rm -r {' '.join(left.rays[:20])}",
         )
     if left.shared_memory:
         size, names = sum(size for _, size in left.shared_memory), [name for name, _ in left.shared_memory]
         what = f"{counted(len(names), 'file')} in shared memory that no process uses, {size // _MIB:,} MiB: {listed(names)}"
-        yield _Trouble("RW224", what, why, f"rm {' '.join(names[:20])}")
+        yield Finding(code="RW224", what=what, why=why, remedy=f"rm {' '.join(names[:20])}")
     old = [(path, size) for path, days, size in left.folders if days >= OLD_FOLDER]
     if old:
         size = sum(size for _, size in old)
         what = f"{counted(len(old), 'folder')} of jobs that ended over {OLD_FOLDER:g} days ago, {size // 1024:,} KiB"
-        yield _Trouble(
-            "RW224", what, "they hold the jobs' histories", f"rm -r {' '.join(path for path, _ in old[:10])}"
+        yield Finding(
+            code="RW224",
+            what=what,
+            why="they hold the jobs' histories",
+            remedy=f"rm -r {' '.join(path for path, _ in old[:10])}",
         )
 
 
-MACHINE_RULES: tuple[Callable[[MachineFacts], Iterator[_Trouble]], ...] = (
+MACHINE_RULES: tuple[Callable[[MachineFacts], Iterator[Finding]], ...] = (
     _ray_installed,
     _ports,
     _open_files,
@@ -166,7 +162,7 @@ MACHINE_RULES: tuple[Callable[[MachineFacts], Iterator[_Trouble]], ...] = (
 # -- one node of a cluster ---------------------------------------------------------------------------------
 
 
-def _devices(node: NodeFacts) -> Iterator[_Trouble]:
+def _devices(node: NodeFacts) -> Iterator[Finding]:
     if node.is_virtual:
         return
     for name, present in node.machine.devices.items():
@@ -176,11 +172,11 @@ def _devices(node: NodeFacts) -> Iterator[_Trouble]:
         counts = int(node.resources.get(kind.ray_resource, 0))
         if counts != expected:
             hidden = f", {shown} of them visible by {kind.visible_variable}" if shown is not None else ""
-            yield _Trouble(
-                "RE154",
-                f"Ray counts {counts} {kind.ray_resource}, and the node has {present}{hidden}",
-                "processes are placed on what Ray counts",
-                f"start Ray there with --num-gpus={expected}"
+            yield Finding(
+                code="RE154",
+                what=f"Ray counts {counts} {kind.ray_resource}, and the node has {present}{hidden}",
+                why="processes are placed on what Ray counts",
+                remedy=f"start Ray there with --num-gpus={expected}"
                 if kind.ray_resource == "GPU"
                 else f"start Ray there with --resources='{{\"{kind.ray_resource}\": {expected}}}'",
             )
@@ -193,18 +189,18 @@ def _shown_devices(kind: AcceleratorKind, value: str | None) -> int | None:
     return len([one for one in value.removeprefix(kind.visible_prefix).split(",") if one.strip()])
 
 
-def _object_store(node: NodeFacts) -> Iterator[_Trouble]:
+def _object_store(node: NodeFacts) -> Iterator[Finding]:
     store, total = node.resources.get("object_store_memory", 0), node.machine.shared_memory[0]
     if SMALL_SHARED_MEMORY <= total < store:
-        yield _Trouble(
-            "RW223",
-            f"Ray's object store of {int(store) // _MIB:,} MiB does not fit /dev/shm, which has {total // _MIB:,} MiB",
-            "values are then kept on a disk",
-            "give the container more shared memory, or start Ray with a smaller --object-store-memory",
+        yield Finding(
+            code="RW223",
+            what=f"Ray's object store of {int(store) // _MIB:,} MiB does not fit /dev/shm, which has {total // _MIB:,} MiB",
+            why="values are then kept on a disk",
+            remedy="give the container more shared memory, or start Ray with a smaller --object-store-memory",
         )
 
 
-NODE_RULES: tuple[Callable[[NodeFacts], Iterator[_Trouble]], ...] = (_devices, _object_store)
+NODE_RULES: tuple[Callable[[NodeFacts], Iterator[Finding]], ...] = (_devices, _object_store)
 
 
 # -- nodes against each other ------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def _orphans() -> Iterable[tuple[int, str]]:
             kept.add(words[-2] if words[-1:] == [b""] else words[-1])
             continue
         status = keeper.status_of(pid)
-        if status is None or status.ended or not _is_own(pid):
+        if status is None or status.ended or not is_own(pid):
             continue
         for entry in keeper.contents(f"/proc/{pid}/environ").split(b"\0"):
             if entry.startswith(prefix):
@@ -162,7 +162,8 @@ def _orphans() -> Iterable[tuple[int, str]]:
             yield pid, title.decode(errors="replace")[:80]
 
 
-def _is_own(pid: int) -> bool:
+def is_own(pid: int) -> bool:
+    """Whether the process is this user's."""
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.getuid()
     except OSError:  # it has just ended

@@ -24,7 +24,7 @@ from roost.engine.channels.buffer_desk import BufferDesk, no_such_buffer
 from roost.engine.channels.channel_desk import ChannelDesk
 from roost.engine.cluster_options import ClusterOptions, checked_job_name, with_groups
 from roost.engine.events import MOST_EVENTS, Event
-from roost.engine.inline_backend.inline_channel import InlineBuffer, InlineChannel
+from roost.engine.inline_backend.inline_channel import InlineBuffer, InlineChannel, copied
 from roost.engine.inline_backend.inline_workers import InlineWorkers
 from roost.engine.job_snapshot import DriverStatus, JobSnapshot, NodeStatus, channel_status
 from roost.engine.kept_plans import keep_plan
@@ -238,8 +238,8 @@ class InlineBackend:
         if name not in self._buffers:
             if source is None:
                 raise no_such_buffer(name)
-            self._buffers[name] = BufferDesk(source, seed)
-        return InlineBuffer(self._buffers[name])
+            self._buffers[name] = BufferDesk(source, seed, copied)
+        return InlineBuffer(name, self._buffers[name])
 
     def take_positions(self, wanted: PoolRequest) -> list[Position]:
         there = self.inventory.nodes

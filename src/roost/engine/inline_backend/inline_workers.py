@@ -17,11 +17,12 @@ from roost.engine.backend import GroupOrder, ProcessFacts, RunningGroup
 from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.status import ProcessStatus, seen_status
 from roost.engine.workers import environment
-from roost.engine.workers.arguments import arguments_of, assembled, constructor_arguments
+from roost.engine.workers.arguments import arguments_of, assembled, cannot_send, constructor_arguments
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
 from roost.engine.workers.call_summary import CallFollower
 from roost.engine.workers.remote_errors import Origin, in_one_line
-from roost.engine.workers.result import GroupResult
+from roost.engine.workers.result import GENERATORS, GroupResult, refuse_generator, seconds
+from roost.engine.workers.worker import takes_nothing
 from roost.engine.workers.worker_context import _running_as, seat_of
 from roost.errors import LaunchError, WorkerDied
 from roost.inventory.inventory import Inventory
@@ -32,7 +33,7 @@ class Outcome:
     """What came of a call on one rank: a value, an error and the worker that raised it, or a rank that was ended."""
 
     value: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
     ended: str = ""  # why the worker is dead, where it is
     origin: Origin | None = None
     seconds: float = 0.0
@@ -91,7 +92,22 @@ class InlineWorkers:
                 why=in_one_line(error)[:500],
             ) from error
 
-    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
+    def processes(self) -> Mapping[int, Any]:
+        return dict(self._workers)
+
+    def submit(
+        self,
+        method: str,
+        ranks: Sequence[int],
+        args: Any,
+        kwargs: Any,
+        processes: Mapping[int, Any] | None = None,
+    ) -> GroupResult:
+        if (args or kwargs) and takes_nothing(self.order.worker.cls, method):
+            try:
+                inspect.Signature().bind(*args, **kwargs)
+            except TypeError as error:
+                raise cannot_send(f"{self.name}.{method}", error) from error
         outcomes = []
         for position, rank in enumerate(ranks):
             own, named = arguments_of(position, len(ranks), args, kwargs, _outcomes)
@@ -100,6 +116,10 @@ class InlineWorkers:
                 outcomes.append(missing)
                 continue
             own, named = [_value(one) for one in own], {key: _value(one) for key, one in named.items()}
+            if processes is not None and processes.get(rank) is not self._workers.get(rank):
+                origin = Origin(self.name, rank, self.seats[rank], method)
+                outcomes.append(Outcome(origin=origin, ended="this rank was restarted"))
+                continue
             outcomes.append(self._run(rank, method, *assembled(own, named)))
         return InlineResult(self.name, method, ranks, [self.seats[rank] for rank in ranks], outcomes)
 
@@ -114,16 +134,18 @@ class InlineWorkers:
                 value = getattr(self._workers[rank], method)(*args, **kwargs)
                 if inspect.isawaitable(value):
                     value = _finish(value)
-            except Exception as error:
-                log.end(place, RAISED)
-                return Outcome(error=error, origin=origin, seconds=time.perf_counter() - began)
+                if isinstance(value, GENERATORS):
+                    refuse_generator(method)
             except SystemExit as error:  # on Ray it ends the worker's process, and not the driver
                 log.end(place, RAISED)
                 del self._workers[rank]
                 return Outcome(origin=origin, ended=f"it called sys.exit({error.code!r})")
-            except BaseException:
+            except KeyboardInterrupt:  # Ctrl-C, which is for the whole program
                 log.end(place, RAISED)
                 raise
+            except BaseException as error:
+                log.end(place, RAISED)
+                return Outcome(error=error, origin=origin, seconds=time.perf_counter() - began)
         log.end(place, RETURNED)
         return Outcome(value=value, seconds=time.perf_counter() - began)
 
@@ -232,21 +254,34 @@ class InlineResult(GroupResult):
         self.outcomes = list(outcomes)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
-        return [value for _, value in self.as_completed()]
+        seconds(timeout)
+        if (failure := self._failure()) is not None:
+            raise failure
+        return [outcome.value for outcome in self.outcomes]
 
     @property
     def done(self) -> bool:
         return True
 
     def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
-        others = sum(map(_failed, self.outcomes)) - 1
+        seconds(timeout)
         for position, outcome in enumerate(self.outcomes):
-            if outcome.ended:
-                raise self._ended(position, outcome, others)
-            if outcome.error is not None:
-                trace = "".join(traceback.format_exception(outcome.error))
-                raise self._raised(position, outcome.error, trace, others, outcome.origin)
+            if (failure := self._failure_at(position)) is not None:
+                raise self._raised_inside(failure)
             yield self.ranks[position], outcome.value
+
+    def _failure(self) -> Exception | None:
+        """The error of the lowest rank that failed."""
+        return next(filter(None, map(self._failure_at, range(len(self.outcomes)))), None)
+
+    def _failure_at(self, position: int) -> Exception | None:
+        outcome, others = self.outcomes[position], sum(map(_failed, self.outcomes)) - 1
+        if outcome.ended:
+            return self._ended(position, outcome, others)
+        if outcome.error is None:
+            return None
+        trace = "".join(traceback.format_exception(outcome.error))
+        return self._raised(position, outcome.error, trace, others, outcome.origin)
 
     def _ended(self, position: int, outcome: Outcome, others: int) -> WorkerDied:
         origin, here = outcome.origin, (self.group, self.ranks[position], self.method)
@@ -255,10 +290,13 @@ class InlineResult(GroupResult):
         return self._source_died(origin.who, origin.group, origin.rank, outcome.ended)
 
     def durations(self, timeout: float | None = None) -> list[float]:
+        self.wait(timeout)
         return [outcome.seconds for outcome in self.outcomes]
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
         async def now() -> list[Any]:
+            if (failure := self._failure()) is not None:
+                raise self._raised_inside(failure)
             return self.wait()
 
         return now().__await__()

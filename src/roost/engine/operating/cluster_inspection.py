@@ -15,8 +15,9 @@ from roost.engine.connection.embedded import TYPE_LABEL
 from roost.engine.connection.ray_connection import connect, network_warning
 from roost.engine.health.machine_facts import NodeFacts
 from roost.engine.job.agents import start_agents
-from roost.engine.workers.remote_errors import first_line
-from roost.errors import Finding
+from roost.errors import Finding, first_line
+
+CLOCK_QUESTIONS = 3  # to each node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +91,10 @@ def _asked(
     return found, findings
 
 
-def _clock(agent: Any, deadline: float, times: int = 3) -> tuple[float, float]:
+def _clock(agent: Any, deadline: float) -> tuple[float, float]:
     """The node's clock minus this machine's, and the possible error of that, from the quickest of several answers."""
     best = (0.0, float("inf"))
-    for _ in range(times):
+    for _ in range(CLOCK_QUESTIONS):
         before = time.time()
         try:
             there = ray.get(agent.clock.remote(), timeout=max(0.1, deadline - time.monotonic()))

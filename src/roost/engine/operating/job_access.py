@@ -113,29 +113,29 @@ class JobAccess(AbstractContextManager["JobAccess"]):
             (one.component, one.rank): one.generation + 1 for one in sorted(known, key=lambda one: one.key)
         }
         pids = {(one.node_id, one.pid) for one in known}
-        by_node: dict[str, list[tuple[str, int, int]]] = {}  # component, rank, pid
+        found: list[tuple[str, int, LivingActor]] = []  # component, rank, actor
         for name, actor in self.actors().items():
             component, _, rank = name.rpartition(":")
             is_worker = component and rank.isdecimal() and not actor.is_roosts
             if is_worker and (actor.node_id, actor.pid) not in pids:
-                by_node.setdefault(actor.node_id, []).append((component, int(rank), actor.pid))
-        told = self.ask_agents("identify", {node: [one[2] for one in them] for node, them in by_node.items()})
-        alive = self.alive_nodes() if told else {}
+                found.append((component, int(rank), actor))
+        told = self.ask_about("identify", [(actor.node_id, actor.pid) for _, _, actor in found])
+        alive = self.alive_nodes() if any(told) else {}
         hosts = {node: str(facts["NodeManagerAddress"]) for node, facts in alive.items()}
         return [
             StartedProcess(
                 component=component,
                 rank=rank,
                 generation=generations.get((component, rank), 0),
-                node=self.node_ids.index(node) if node in self.node_ids else -1,
-                node_id=node,
-                host=hosts.get(node, ""),
-                pid=pid,
-                started=process.started,
-                logs=logs,
+                node=self.node_ids.index(actor.node_id) if actor.node_id in self.node_ids else -1,
+                node_id=actor.node_id,
+                host=hosts.get(actor.node_id, ""),
+                pid=actor.pid,
+                started=identity[0].started,
+                logs=identity[1],
             )
-            for node, found in told.items()
-            for (component, rank, pid), (process, logs) in zip(by_node[node], found, strict=True)
+            for (component, rank, actor), identity in zip(found, told, strict=True)
+            if identity is not None
         ]
 
     def actors(self, allocated: Collection[str] = ()) -> dict[str, LivingActor]:
@@ -181,13 +181,20 @@ class JobAccess(AbstractContextManager["JobAccess"]):
         self._own |= start_agents(missing, f"shell-{secrets.token_hex(4)}")
         return {one: self._own[one] for one in node_ids if one in self._own}
 
-    def ask_agents(
-        self, method: str, about: Mapping[str, Any], within: float = ANSWER_WITHIN
-    ) -> dict[str, Any]:
-        """Ask the agents of these nodes, all at once. Leaves out nodes that are gone and those that do not answer."""
-        agents = {node: agent for node in about if (agent := self.agent(node)) is not None}
-        asked = {node: getattr(agent, method).remote(about[node]) for node, agent in agents.items()}
-        return self.asked(asked, within)
+    def ask_about(
+        self, method: str, about: Sequence[tuple[str, Any]], within: float = ANSWER_WITHIN
+    ) -> list[Any | None]:
+        """Ask the agents about things, each of a node, all at once. The answers in the same order.
+
+        None stands for the answer of a node that is gone or does not answer.
+        """
+        by_node: dict[str, list[Any]] = {}
+        for node, thing in about:
+            by_node.setdefault(node, []).append(thing)
+        agents = {node: agent for node in by_node if (agent := self.agent(node)) is not None}
+        asked = {node: getattr(agent, method).remote(by_node[node]) for node, agent in agents.items()}
+        answers = {node: iter(found) for node, found in self.asked(asked, within).items()}
+        return [next(answers[node]) if node in answers else None for node, _ in about]
 
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:
         """The answers that come in time. Leaves out failures."""

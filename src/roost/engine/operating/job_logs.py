@@ -61,15 +61,8 @@ class JobLogs:
         """The lines written so far, process by process. `unfinished` includes a last line without an end."""
         self._find(self.tail)
         files = list(self._files.values())
-        by_node: dict[str, list[_LogFile]] = {}
-        for file in files:
-            by_node.setdefault(file.process.node_id, []).append(file)
-        first: dict[int, LogPiece] = {}
-        asked = {node: [one.position for one in theirs] for node, theirs in by_node.items()}
-        for node, pieces in self.access.ask_agents("read_logs", asked).items():
-            first.update({id(one): piece for one, piece in zip(by_node[node], pieces, strict=True)})
-        for file in files:
-            piece = first.get(id(file))
+        first = self._pieces(files)
+        for file, piece in zip(files, first, strict=True):
             if piece is None:
                 self.access.check_stays()
                 file.problem = f"{file.process.host} does not answer"
@@ -77,14 +70,16 @@ class JobLogs:
             end = piece.size  # a process may write faster than this reads
             yield from file.take(piece)
             while not file.problem and file.position.offset < end:
-                node = file.process.node_id
-                found = self.access.ask_agents("read_logs", {node: [file.position]})
-                if not found:
+                (following,) = self._pieces([file])
+                if following is None:
                     file.problem = f"{file.process.host} does not answer"
                     break
-                yield from file.take(found[node][0])
+                yield from file.take(following)
             if unfinished:
                 yield from file.flush()
+
+    def _pieces(self, files: Sequence[_LogFile]) -> list[LogPiece | None]:
+        return self.access.ask_about("read_logs", [(one.process.node_id, one.position) for one in files])
 
     def follow(self) -> Iterator[LogLine]:
         """The lines written so far, and then new lines until the job ends. Follows restarted processes too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,21 +21,18 @@ class SeenProcess:
 
 
 def job_stacks(access: JobAccess, wanted: Sequence[StartedProcess]) -> list[SeenProcess]:
-    by_node: dict[str, list[StartedProcess]] = {}
-    for one in wanted:
-        by_node.setdefault(one.node_id, []).append(one)
-    rounds = math.ceil(max(map(len, by_node.values()), default=0) / AT_ONCE)
+    on_each_node = Counter(one.node_id for one in wanted).values()
+    rounds = math.ceil(max(on_each_node, default=0) / AT_ONCE)
     within = ANSWER_WITHIN + 2 * EACH_WITHIN * rounds  # py-spy, then the process itself
-    asked = {node: [one.process for one in theirs] for node, theirs in by_node.items()}
-    found = {
-        one.key: stacks
-        for node, answers in access.ask_agents("stacks", asked, within).items()
-        for one, stacks in zip(by_node[node], answers, strict=True)
-    }
-    for one in wanted:
-        problem = f"{one.host} does not answer, or is gone"
-        found.setdefault(one.key, ProcessStacks(state="unknown", problem=problem))
-    return [SeenProcess(process=one, stacks=found[one.key]) for one in wanted]
+    told = access.ask_about("stacks", [(one.node_id, one.process) for one in wanted], within)
+    return [
+        SeenProcess(
+            process=one,
+            stacks=stacks
+            or ProcessStacks(state="unknown", problem=f"{one.host} does not answer, or is gone"),
+        )
+        for one, stacks in zip(wanted, told, strict=True)
+    ]
 
 
 def driver_of(access: JobAccess) -> StartedProcess | None:

@@ -36,7 +36,7 @@ from roost.engine.connection.discovery import LiveNode
 from roost.engine.connection.ray_connection import connect
 from roost.engine.events import MOST_EVENTS, Event
 from roost.engine.job.agent_grants import AgentLocks, lease_from
-from roost.engine.job.agents import agent_of
+from roost.engine.job.agents import agent_of, start_agent
 from roost.engine.job.job_reader import JobReader
 from roost.engine.job.managers import (
     MANAGERS,
@@ -216,7 +216,7 @@ class RayBackend:
         self, plan: Plan, orders: Sequence[GroupOrder], timeout: float, report: Report
     ) -> dict[str, RunningGroup]:
         site = Site(job=self.job, live=self.live, reservation=self.reservation)
-        starts = group_starts(site, plan, orders, self._managers[WorkerManager])
+        starts = group_starts(site, plan, orders, self.history)
         groups = [
             RayWorkers(self.job, start.order.name, start.order.placements, self.inventory.nodes, start)
             for start in starts
@@ -249,6 +249,18 @@ class RayBackend:
             order.name: RunningGroup(methods=tuple(order.worker.methods), members=group)
             for order, group in zip(orders, groups, strict=True)
         }
+
+    @property
+    def history(self) -> Any:
+        """The manager that keeps events."""
+        return self._managers[WorkerManager]
+
+    def replace_agent(self, node: int) -> Any:
+        """Start another agent on a node whose agent has died. It ends with this driver too."""
+        dead = self.live[node]
+        ray.kill(dead.agent)  # Ray finds it by its name until then
+        started = self._agents[dead.node_id] = start_agent(dead.node_id, self.job, succeeds=True)
+        return started
 
     def _watching(self) -> JobWatch:
         if self._watch is None:

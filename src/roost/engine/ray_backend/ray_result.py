@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import worker as ray_worker
 
 from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
 from roost.engine.job.open_jobs import order_against
@@ -94,13 +95,14 @@ class RayResult(GroupResult):
     ) -> None:
         super().__init__(group, method, ranks, seats)
         self._job = job
+        self._connection = ray_worker.global_worker.node
         self.refs = list(refs)
         self._handles = handles
         self._who: Mapping[str, KnownActor] = {} if who is None else who  # by actor id
 
     def wait(self, timeout: float | None = None) -> list[Any]:
         timeout = seconds(timeout)
-        self._check_connected()
+        self.check_connected()
         try:
             return patient_get(self.refs, timeout, self._job)
         except ray.exceptions.GetTimeoutError:
@@ -111,9 +113,9 @@ class RayResult(GroupResult):
             failure = self._failure(error)
             raise failure from failure.__cause__
 
-    def _check_connected(self) -> None:
-        """Ray would start a new cluster of its own when asked without one."""
-        if not ray.is_initialized():
+    def check_connected(self) -> None:
+        """Ray would start a cluster of its own when asked without one, and knows no answers of an earlier one."""
+        if not ray.is_initialized() or ray_worker.global_worker.node is not self._connection:
             raise WorkerError(
                 code="RE116",
                 what=f"{self.group}.{self.method}: the cluster was shut down before its answer was read",
@@ -122,13 +124,13 @@ class RayResult(GroupResult):
 
     @property
     def done(self) -> bool:
-        self._check_connected()
+        self.check_connected()
         ready, _ = ray.wait(self.refs, num_returns=len(self.refs), timeout=0, fetch_local=False)
         return len(ready) == len(self.refs)
 
     def as_completed(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
         timeout = seconds(timeout)
-        self._check_connected()
+        self.check_connected()
         deadline = None if timeout is None else time.monotonic() + timeout
         position_of = {ref: position for position, ref in enumerate(self.refs)}
         waiting = list(self.refs)
@@ -142,7 +144,8 @@ class RayResult(GroupResult):
                 try:
                     value = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    failure = self._convert(position, error, 0)
+                    _abandoned.extend([*ready[ready.index(ref) + 1 :], *waiting])
+                    failure = self._raised_inside(self._convert(position, error, 0))
                     raise failure from failure.__cause__
                 yield self.ranks[position], value
 
@@ -162,15 +165,19 @@ class RayResult(GroupResult):
         return self._gathered().__await__()
 
     async def _gathered(self) -> list[Any]:
-        self._check_connected()
+        self.check_connected()
         try:
             answers = asyncio.gather(*self.refs)
             while not answers.done():
                 await asyncio.wait([answers], timeout=STEP)
                 check_cluster(self._job)
             return list(answers.result())
-        except ray.exceptions.RayError as error:
-            failure = self._failure(error)
+        except (ray.exceptions.RayError, RuntimeError) as error:
+            # Python makes a RuntimeError of a StopIteration that leaves an awaitable, and keeps it as the cause.
+            first = error if isinstance(error, ray.exceptions.RayError) else error.__cause__
+            if not isinstance(first, ray.exceptions.RayError):
+                raise
+            failure = self._raised_inside(self._failure(first))
             raise failure from failure.__cause__
 
     def _failure(self, first: BaseException) -> Exception:

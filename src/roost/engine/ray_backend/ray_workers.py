@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,6 +14,7 @@ import ray
 
 from roost.engine.backend import GroupOrder, ProcessFacts
 from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
+from roost.engine.connection.discovery import LiveNode
 from roost.engine.events import Event
 from roost.engine.job.agents import agent_of
 from roost.engine.job.job_folder import StartedProcess
@@ -25,11 +26,10 @@ from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_abandoned, once, sweep
 from roost.engine.ray_backend.starting import GroupStart, gathered, was_shut_down
 from roost.engine.ray_backend.worker_host import StartReport
-from roost.engine.workers.arguments import arguments_of, differ_by_rank
-from roost.engine.workers.remote_errors import first_line
+from roost.engine.workers.arguments import arguments_of, cannot_send, differ_by_rank
 from roost.engine.workers.result import GroupResult
 from roost.engine.workers.worker_context import seat_of
-from roost.errors import JobEnded, WorkerDied, WorkerError
+from roost.errors import JobEnded, LaunchError, WorkerDied, WorkerError
 from roost.inventory.inventory import Inventory
 from roost.inventory.nodes import Node
 from roost.placement.placement import Placement
@@ -72,6 +72,10 @@ class RayWorkers:
     def _sit(self, placements: Sequence[Placement], nodes: Sequence[Node]) -> None:
         self.placements, self._nodes = tuple(placements), nodes
         self.seats = [seat_of(place, str(nodes[place.cluster_node_rank])) for place in placements]
+
+    @property
+    def _live(self) -> Sequence[LiveNode]:
+        return self.start.site.live if self.start is not None else ()
 
     def refresh(self, description: Mapping[str, Any]) -> None:
         """Take over what is new in the description of a group that another process launched."""
@@ -140,12 +144,23 @@ class RayWorkers:
 
     # -- calls -------------------------------------------------------------------------------------------------
 
-    def submit(self, method: str, ranks: Sequence[int], args: Any, kwargs: Any) -> GroupResult:
+    def processes(self) -> Mapping[int, Any]:
+        return dict(self.handles)
+
+    def submit(
+        self,
+        method: str,
+        ranks: Sequence[int],
+        args: Any,
+        kwargs: Any,
+        processes: Mapping[int, Any] | None = None,
+    ) -> GroupResult:
         sweep()
         check_cluster(self.job)
         if self.watch is not None and (why := self.watch.given_up(self.name)):
             self._refuse(why)
-        handles = [self.handles[rank] for rank in ranks]
+        called = self.handles if processes is None else processes
+        handles = [called[rank] for rank in ranks]
         args = [once(arg) for arg in args]
         kwargs = {key: once(arg) for key, arg in kwargs.items()}
         try:
@@ -161,12 +176,7 @@ class RayWorkers:
             else:
                 refs = [getattr(handle, method).remote(*args, **kwargs) for handle in handles]
         except (TypeError, ValueError, pickle.PicklingError) as error:
-            raise WorkerError(
-                code="RE113",
-                what=f"{self.name}.{method}: an argument cannot be sent to the workers",
-                why=first_line(error.__cause__ or error),
-                remedy="pass what the method takes, as plain data; make other things in the worker",
-            ) from error
+            raise cannot_send(f"{self.name}.{method}", error.__cause__ or error) from error
         seats = [self.seats[rank] for rank in ranks]
         return RayResult(self.name, method, ranks, seats, refs, handles, _known_actors, self.job)
 
@@ -175,7 +185,12 @@ class RayWorkers:
             code="RE127",
             what=f"group {self.name!r} was given up",
             why=why,
-            remedy="run.events has its history; restart_ranks() starts it again",
+            remedy="run.events has its history; "
+            + (
+                "launch it again on the nodes that are left"
+                if why.startswith("node lost")
+                else "restart_ranks() starts it again"
+            ),
         )
         refused.group = self.name
         raise refused
@@ -275,6 +290,8 @@ class RayWorkers:
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         """Restart these ranks by hand. If one fails to start, end all of them; other ranks keep running."""
+        if self.watch is not None:
+            self._check_nodes(ranks, self.watch.lost_nodes)
         with self._claimed(ranks, wait=0):
             try:
                 self._start_anew(ranks, timeout)
@@ -282,6 +299,17 @@ class RayWorkers:
                 if self.watch is not None:
                     self.watch.stopped(self.name, ranks)
                 raise
+
+    def _check_nodes(self, ranks: Sequence[int], lost: Collection[int]) -> None:
+        """Raise if some of these ranks sit on a lost node, before any of them is ended."""
+        for rank in ranks:
+            if self.placements[rank].cluster_node_rank in lost:
+                raise LaunchError(
+                    code="RE108",
+                    what=f"{self.name} rank {rank} ({self.seats[rank]}) cannot be restarted",
+                    why="its node is gone",
+                    remedy="launch on the nodes that are left; the policy relocate moves ranks to spare nodes",
+                )
 
     def recover(self, ranks: Sequence[int], timeout: float) -> bool:
         """Restart these ranks for the watch, once none is being restarted by hand. False if all were restarted so."""
@@ -364,7 +392,7 @@ class RayWorkers:
             watched = self.watched(rank)
             by_node.setdefault(watched.node, []).append((watched, report.call_log))
         for node, followed in by_node.items():
-            self.start.site.live[node].agent.follow.remote(followed, self.start.history)
+            self._live[node].agent.follow.remote(followed, self.start.history)
             self._followed.setdefault(node, []).extend(worker.process for worker, _ in followed)
 
     def end(self, ranks: Sequence[int]) -> None:
@@ -375,9 +403,16 @@ class RayWorkers:
             self.watch.stopped(self.name, ranks)
 
     def _kill(self, ranks: Sequence[int]) -> None:
+        by_node: dict[int, list[Process]] = {}
         for rank in ranks:
             if rank in self.handles:
                 ray.kill(self.handles[rank])
+            if rank in self.reports:
+                process = self.reports[rank].process
+                by_node.setdefault(self._node_of[process], []).append(process)
+        # Ray asks a process to end, and kills it only 5 s later: one that hangs would run beside its successor.
+        for node, processes in by_node.items():
+            self._live[node].agent.kill.remote(processes)
 
     def stop(self) -> None:
         self.running = False
@@ -389,9 +424,8 @@ class RayWorkers:
             forget_abandoned()
             return
         sweep()
-        live = self.start.site.live if self.start is not None else []
         # Before the processes end, so that their nodes know that they end in order.
-        told = [live[node].agent.forget.remote(processes) for node, processes in self._followed.items()]
+        told = [self._live[node].agent.forget.remote(processes) for node, processes in self._followed.items()]
         if told:
             ray.wait(told, num_returns=len(told), timeout=TOLD_WITHIN)
         for handle in handles:
@@ -405,7 +439,10 @@ def _is_reference(argument: Any) -> bool:
 
 
 def _references(result: GroupResult) -> Sequence[Any]:
-    return result.refs if isinstance(result, RayResult) else result.wait()
+    if not isinstance(result, RayResult):
+        return result.wait()
+    result.check_connected()
+    return result.refs
 
 
 def _is_settled(events: Iterable[Event], dead: set[int]) -> bool:

@@ -35,6 +35,7 @@ from roost.placement.placement import Placement
 from roost.planning.plan import Plan
 
 PROGRAM_WITHIN = 30.0  # seconds; it lies on this node
+_PID = re.compile(r"\bpid: ([1-9][0-9]*)")
 _IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 
 
@@ -288,13 +289,20 @@ def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> RoostEr
             f"end it (`ss -ltnp sport = :{start.master_port}` shows it there), or launch again with a new lease"
         )
     else:
-        remedy = "" if cause is not None else "the process ended while starting: its log has the reason"
+        remedy = "" if cause is not None else _remedy_for_end(error)
     return LaunchError(
         code="RE108",
         what=f"{start.order.name} {start.seat_text(rank)} could not start; {aftermath}",
         why=why,
         remedy=remedy,
     )
+
+
+def _remedy_for_end(error: Any) -> str:
+    """The process has reported nothing yet. Ray may know its number, which is in the names of its log files."""
+    pid = _PID.search(str(error))
+    log = f"log, worker-*-{pid[1]}.err in Ray's folder there," if pid else "log"
+    return f"the process ended while starting: its {log} has the reason"
 
 
 def _listens(host: str, port: int) -> bool:

@@ -27,7 +27,9 @@ from roost.engine.processes.log_files import logs_of
 from roost.engine.processes.process_facts import Process, this_process
 from roost.engine.workers.arguments import assembled, constructor_arguments
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog, keep_own
-from roost.engine.workers.remote_errors import MOST_TEXT, Origin, as_portable
+from roost.engine.workers.remote_errors import MOST_TEXT, Origin, as_portable, is_utf8
+from roost.engine.workers.result import GENERATORS, refuse_generator
+from roost.engine.workers.worker import takes_nothing
 from roost.engine.workers.worker_context import WorkerContext, _become_worker
 
 # As Ray does before and after every call.
@@ -138,7 +140,9 @@ class WorkerHost:
         portable = as_portable(error, cloudpickle, Origin(*self._roost_seat, method))
         if portable is error:
             raise error
-        if len(str(error)) > MOST_TEXT:  # Ray would carry the whole text in its traceback
+        if len(str(error)) > MOST_TEXT or not is_utf8(
+            error
+        ):  # Ray would carry the whole text in its traceback
             raise portable.with_traceback(error.__traceback__) from None
         raise portable from error
 
@@ -158,6 +162,7 @@ class AsyncWorkerHost(WorkerHost):
     async def _roost_start(  # type: ignore[override]
         self, order: StartOrder, program: bytes, visible_variable: str | None
     ) -> StartReport:
+        threading.excepthook = _ending_with(threading.current_thread(), threading.excepthook)
         try:
             return WorkerHost._roost_start(self, order, program, visible_variable)
         except (SystemExit, KeyboardInterrupt) as error:
@@ -177,16 +182,8 @@ class AsyncWorkerHost(WorkerHost):
 
 def actor_for(cls: type, methods: Sequence[str]) -> Any:
     """A Ray actor class with these methods, which hosts a worker of `cls`."""
-    found = {name: getattr(cls, name, None) for name in methods}
-    is_async = any(inspect.iscoroutinefunction(method) for method in found.values())
-    return _actor(
-        cls.__name__, tuple((name, _takes_nothing(method)) for name, method in found.items()), is_async
-    )
-
-
-def _takes_nothing(method: Any) -> bool:
-    """Whether a method has no parameter but `self`."""
-    return inspect.isfunction(method) and len(inspect.signature(method, follow_wrapped=False).parameters) == 1
+    is_async = any(inspect.iscoroutinefunction(getattr(cls, name, None)) for name in methods)
+    return _actor(cls.__name__, tuple((name, takes_nothing(cls, name)) for name in methods), is_async)
 
 
 @lru_cache(maxsize=256)  # Ray sends every class it is given to all processes
@@ -225,6 +222,24 @@ def _noting(log: CallLog, end: Callable[[int], NoReturn]) -> Callable[[int], NoR
     return _exit
 
 
+def _ending_with(loop: threading.Thread, hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    """A hook for exceptions of threads that ends the process with its event loop.
+
+    `sys.exit` in a task that a method made ends the loop's thread, and a process without it answers nothing.
+    """
+
+    def ended(found: Any) -> None:
+        if found.thread is not loop:
+            hook(found)
+            return
+        if isinstance(found.exc_value, SystemExit):
+            _end_process(found.exc_value.code)
+        hook(found)
+        _end_process(1)
+
+    return ended
+
+
 def _exit_code(code: Any) -> int:
     """The exit code of a `SystemExit`, as the interpreter reads it."""
     return code & 0xFF if isinstance(code, int) else int(code is not None)
@@ -246,6 +261,8 @@ def _forwarded(method: str) -> Callable[..., Any]:
         try:
             args, kwargs = assembled(args, kwargs)  # type: ignore[assignment]
             value = getattr(self._roost_worker, method)(*args, **kwargs)
+            if isinstance(value, GENERATORS):
+                refuse_generator(method)
         except BaseException as error:
             self._roost_raise(error, method, place)
         self._roost_end(place)
@@ -262,6 +279,8 @@ def _forwarded_async(method: str) -> Callable[..., Any]:
             value = getattr(self._roost_worker, method)(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
+            if isinstance(value, GENERATORS):
+                refuse_generator(method)
         except BaseException as error:
             self._roost_raise(error, method, place)
         self._roost_end(place)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roost.engine.workers.remote_errors import first_line
 from roost.engine.workers.result import NOT_INSIDE, GroupResult
 from roost.errors import WorkerError
 
@@ -19,6 +20,12 @@ class Scattered:
     __slots__ = ("result", "values")
 
     def __init__(self, values: Iterable[Any] | GroupResult) -> None:
+        if not isinstance(values, (GroupResult, Iterable)):
+            raise WorkerError(
+                code="RE113",
+                what=f"scatter takes a list of values or a result, not {type(values).__name__}",
+                remedy="pass a value that all ranks get as it is, without scatter",
+            )
         self.result = values if isinstance(values, GroupResult) else None
         self.values = [] if isinstance(values, GroupResult) else list(values)
 
@@ -85,6 +92,16 @@ def check_scattered(subject: str, arguments: Iterable[Any], ranks: int, noun: st
             why="" if argument.result is None else "one of the two counts must divide the other",
             remedy="give one value for each rank the call goes to",
         )
+
+
+def cannot_send(subject: str, error: BaseException) -> WorkerError:
+    """The error for a call that cannot be sent to the workers."""
+    return WorkerError(
+        code="RE113",
+        what=f"{subject}: an argument cannot be sent to the workers",
+        why=first_line(error),
+        remedy="pass what the method takes, as plain data; make other things in the worker",
+    )
 
 
 def _check_not_inside(subject: str, argument: Any) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, NoReturn
 
-from roost.engine.workers.remote_errors import Origin, in_one_line, origin_of, raised_error
+from roost.engine.workers.remote_errors import Origin, in_one_line, origin_of, raised_error, without_type
 from roost.errors import CallTimeout, Finding, WorkerDied, WorkerError, WorkerRaised, counted
 
 NOT_INSIDE = "a result is an argument itself, or through roost.scatter; it cannot be inside another value"
+
+GENERATORS = (GeneratorType, AsyncGeneratorType)
+
+
+def refuse_generator(method: str) -> NoReturn:
+    """Raised in the worker: a generator cannot be sent, and Ray would keep its first value and drop the others."""
+    raise TypeError(f"{method} returned a generator, which cannot be sent; return a list of its values")
 
 
 def seconds(timeout: Any) -> float | None:
@@ -22,6 +30,12 @@ def seconds(timeout: Any) -> float | None:
             code="RE113", what=f"a timeout is a number of seconds or None, not {timeout!r}"[:200]
         )
     return None if timeout == math.inf else max(0.0, float(timeout))
+
+
+def seconds_or(most: float, timeout: Any) -> float:
+    """The seconds of a timeout, for what must end some time: `most` where the timeout is None or infinite."""
+    given = seconds(timeout)
+    return float(most) if given is None else given
 
 
 class GroupResult(ABC):
@@ -94,6 +108,12 @@ class GroupResult(ABC):
             why="" if own else self._did_not_run(),
         )
         return raised_error(finding, cause, origin.group, origin.rank, text)
+
+    @staticmethod
+    def _raised_inside(error: Exception) -> Exception:
+        """The error, for a generator or coroutine to raise: Python replaces a StopIteration that leaves one."""
+        stops = isinstance(error, (StopIteration, StopAsyncIteration))
+        return without_type(error) if stops and isinstance(error, WorkerRaised) else error
 
     def _died(self, position: int, why: str, others: int = 0, how: str = "", remedy: str = "") -> WorkerDied:
         """The error for a rank whose process has ended."""

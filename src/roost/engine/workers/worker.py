@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from functools import cached_property
 from typing import Any
 
 from roost.engine.workers.worker_context import WorkerContext, current_worker
-from roost.errors import ConfigurationError, Finding
+from roost.errors import ConfigurationError, Finding, LaunchError
 from roost.placement.placement import Placement
 
 START_WITHIN = 300.0  # seconds for all workers of a launch
@@ -16,15 +17,18 @@ START_WITHIN = 300.0  # seconds for all workers of a launch
 GROUP_NAMES = frozenset(
     (
         *("_afterwards", "_attached", "_backend", "_group", "_members", "_method", "_methods", "_observed"),
-        *("_owned", "_public", "_ranks", "_running", "_seat", "_started"),
+        *("_owned", "_processes", "_public", "_ranks", "_running", "_seat", "_started"),
         *("attach", "end_ranks", "execute_on", "handles", "is_running", "name", "placements"),
-        *("restart_ranks", "shutdown", "wait_recovered", "worker_info_list", "world_size"),
+        *("restart_ranks", "shutdown", "this_generation", "wait_recovered", "worker_info_list", "world_size"),
     )
 )
 
 NOT_CALLED = ("create_group", "on_restart")  # methods of the class that a group does not call
 # The attributes that roost sets on every worker.
-ATTRIBUTES = ("group_name", "local_rank", "placement", "rank", "share", "world_size")
+ATTRIBUTES = (
+    *("group_name", "local_rank", "placement", "rank", "share", "world_size"),
+    *("_context", "_group_name", "_rank", "_world_size"),
+)
 
 
 class Worker:
@@ -125,6 +129,12 @@ class GroupLauncher:
         Without a strategy, every accelerator gets a process, or every node where there are none. `isolate_gpu` is
         the older name of `isolate_accelerator`.
         """
+        if not hasattr(cluster, "launch_group"):
+            raise LaunchError(
+                code="RE103",
+                what=f"launch takes a cluster first, not a value of type {type(cluster).__name__}",
+                remedy="such as launch(roost.Cluster(num_nodes=1), placement_strategy)",
+            )
         isolate = isolate_accelerator if isolate_gpu is None else isolate_gpu
         return cluster.launch_group(self, placement_strategy, name, isolate, timeout)
 
@@ -136,3 +146,15 @@ def method_names(cls: type) -> list[str]:
         for name in dir(cls)
         if not name.startswith("__") and name not in NOT_CALLED and callable(getattr(cls, name, None))
     ]
+
+
+def takes_nothing(cls: type, method: str) -> bool:
+    """Whether a method of a class has no parameter but `self`. False where that cannot be known."""
+    found = inspect.getattr_static(cls, method, None)
+    if not inspect.isfunction(found):  # a static or class method, or a callable object
+        return False
+    parameters = list(inspect.signature(found, follow_wrapped=False).parameters.values())
+    return len(parameters) == 1 and parameters[0].kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
