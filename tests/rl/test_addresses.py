@@ -16,6 +16,11 @@ from roost.rl.addresses import Address, http_status, parse_addresses
 HELP = "  = help: write host:port, such as 10.0.0.1:30000, http://node-1:30000 or [fd00::1]:30000"
 
 
+def parsed(text: str) -> Address:
+    (address,) = parse_addresses([text])
+    return address
+
+
 @pytest.mark.parametrize(
     ("text", "host", "port", "url"),
     [
@@ -29,26 +34,26 @@ HELP = "  = help: write host:port, such as 10.0.0.1:30000, http://node-1:30000 o
     ],
 )
 def test_parsing(text: str, host: str, port: int, url: str) -> None:
-    address = Address.parse(text)
+    address = parsed(text)
     assert address == Address(host, port)
     assert address.url == url
-    assert Address.parse(str(address)) == Address.parse(address.url) == address
+    assert parsed(str(address)) == parsed(address.url) == address
 
 
 @given(st.ip_addresses().map(str), st.integers(1, 65535))
 def test_parsing_what_was_printed(host: str, port: int) -> None:
     address = Address(host, port)
-    assert Address.parse(str(address)) == Address.parse(address.url) == address
+    assert parsed(str(address)) == parsed(address.url) == address
 
 
 @given(st.text() | st.from_regex(r"(http://)?[\[\]:a-z0-9.@/-]*", fullmatch=True))
 def test_any_text_is_an_address_or_a_configuration_error(text: str) -> None:
     try:
-        address = Address.parse(text)
+        address = parsed(text)
     except ConfigurationError as error:
         assert len(error.findings) == 1  # noqa: PT017
     else:
-        assert Address.parse(str(address)) == address
+        assert parsed(str(address)) == address
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_any_text_is_an_address_or_a_configuration_error(text: str) -> None:
 )
 def test_mistakes(text: str, code: str, what: str, why: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        Address.parse(text)
+        parsed(text)
     assert str(caught.value) == (
         f"error[{code}]: {what} is not the address of an engine\n  = why: {why}\n{HELP}"
     )
@@ -85,14 +90,14 @@ def test_mistakes(text: str, code: str, what: str, why: str) -> None:
 
 def test_all_mistakes_of_a_list() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse_addresses(["a:1", "b", "http://A:1/", "c:0"], path=("rollout", "external"))
+        parse_addresses(["a:1", "b", "http://A:1/", "c:0"])
     assert str(caught.value) == (
         "error[RC102]: 'b' is not the address of an engine\n"
-        f"  --> rollout.external[1]\n  = why: the port is missing\n{HELP}\n\n"
+        f"  --> [1]\n  = why: the port is missing\n{HELP}\n\n"
         "error[RC105]: a:1 is listed twice\n"
-        "  --> rollout.external[2]\n  = help: list each engine once\n\n"
+        "  --> [2]\n  = help: list each engine once\n\n"
         "error[RC104]: 'c:0' is not the address of an engine\n"
-        f"  --> rollout.external[3]\n  = why: a port is a number from 1 to 65535\n{HELP}"
+        f"  --> [3]\n  = why: a port is a number from 1 to 65535\n{HELP}"
     )
     assert parse_addresses(["b:2", "a:1"]) == (Address("b", 2), Address("a", 1))
     assert parse_addresses([]) == ()

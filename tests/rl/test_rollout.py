@@ -248,6 +248,7 @@ class Three:
     rollout: roost.RolloutManager
     starts: Path
     renewed: list[tuple[int | None, list[int | None]]]
+    refused: set[int | None]  # engines whose renewal fails
 
 
 @pytest.fixture(scope="module")
@@ -255,8 +256,11 @@ def three(cluster: roost.Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
     layout = Layout(actor_num_gpus_per_node=2, rollout_num_gpus=6, rollout_num_gpus_per_engine=2)
     starts = tmp_path_factory.mktemp("starts")
     renewed: list[tuple[int | None, list[int | None]]] = []
+    refused: set[int | None] = set()
 
     def renew(endpoint: Any) -> None:
+        if endpoint.engine in refused:
+            raise LookupError(f"no weights for {endpoint.engine}")
         renewed.append((endpoint.engine, [one.engine for one in rollout.endpoints()]))
 
     engine = Telling.create_group(f"once {starts}")
@@ -264,7 +268,7 @@ def three(cluster: roost.Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
         cluster.pool(layout) as pool,
         roost.RolloutManager(pool, engine, timeout=90, renew=renew) as rollout,
     ):
-        yield Three(rollout, starts, renewed)
+        yield Three(rollout, starts, renewed, refused)
 
 
 def test_engines_beside_the_actor_know_their_own_devices(three: Three) -> None:
@@ -334,6 +338,24 @@ def test_a_restart_that_fails_is_not_listed_and_stops_no_other(three: Three) -> 
     # They are listed only after their weights were renewed.
     assert sorted(engine for engine, _ in three.renewed) == [0, 2]
     assert all(engine not in listed for engine, listed in three.renewed)
+
+
+def test_an_engine_whose_weights_cannot_be_renewed_is_ended_and_stops_no_other(three: Three) -> None:
+    rollout = three.rollout
+    pids = rollout.groups["rollout"].workers.pid().wait(60)
+    for rank in (0, 2):
+        os.kill(pids[rank], signal.SIGKILL)
+    eventually(lambda: rollout.health() == {"rollout": [False, True, False]}, 30, "both are noticed")
+    three.refused.add(0)
+    with pytest.raises(roost.LaunchError, match="engine 0 of rollout") as caught:
+        rollout.recover()
+    assert "LookupError: no weights for 0" in caught.value.findings[0].why
+    assert [one.engine for one in rollout.endpoints()] == [1, 2]
+    with pytest.raises(roost.WorkerDied):  # it holds nothing meanwhile
+        rollout.groups["rollout"].workers[0].pid().wait(60)
+    three.refused.clear()
+    assert [one.engine for one in rollout.recover()] == [0]
+    assert rollout.health() == {"rollout": [True] * 3}
 
 
 def test_a_second_rollout_whose_shutdown_is_interrupted_still_ends(

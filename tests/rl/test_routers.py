@@ -209,6 +209,16 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.Mo
         sglang_router(frozenset({"regular"}))
 
 
+def test_the_missing_package_is_named_by_the_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roost.rl.router_worker.PACKAGE", "no_such_router")
+    with roost.Cluster(num_nodes=1, inline="1x1") as cluster:
+        monkeypatch.setenv("ROOST_JOB", cluster.job)  # this process may be connected to a Ray as well
+        pool = cluster.pool(Layout(actor_num_nodes=0, rollout_num_gpus=1))
+        with pytest.raises(roost.LaunchError, match=r"pip install 'roost\[router\]'") as caught:
+            roost.RolloutManager(pool, ENGINE, router=True)
+    assert caught.value.codes == ("RE129",)
+
+
 def test_the_command_asks_engines_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roost.rl.router_worker.PACKAGE", "json")
     command = sglang_router(frozenset({"prefill", "decode"}))

@@ -6,11 +6,11 @@ import http.client
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from roost.errors import ConfigurationError, Finding, Path, shown
+from roost.errors import ConfigurationError, Finding, shown
 
 _REMEDY = "write host:port, such as 10.0.0.1:30000, http://node-1:30000 or [fd00::1]:30000"
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?")
@@ -22,11 +22,6 @@ class Address:
     host: str  # IPv6 without its brackets
     port: int
 
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """`host:port`, with or without `http://`; IPv6 in brackets."""
-        return parse_addresses([text])[0]
-
     @property
     def url(self) -> str:
         return f"http://{self}"
@@ -35,13 +30,12 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_addresses(texts: Iterable[str], path: Path = ()) -> tuple[Address, ...]:
-    """Parse all addresses. One error reports all problems. `path` is their place in a config."""
+def parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
+    """Parse `host:port`, with or without `http://`; IPv6 in brackets. One error reports all problems."""
     found: dict[Address, None] = {}
     problems = []
-    texts = list(texts)
     for index, text in enumerate(texts):
-        here = (*path, index) if path or len(texts) > 1 else ()
+        here = (index,) if len(texts) > 1 else ()
         try:
             address = _parsed(text)
         except _Unfit as unfit:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from roost.engine.here import inline_here, lease_ports
-from roost.engine.ports.port_lease import PortLease
 from roost.engine.processes.confinement import confine
 from roost.engine.workers.worker import Worker
 from roost.rl.addresses import Address
@@ -74,7 +73,6 @@ class Engine(ConfinedWorker):
     """
 
     engine: EngineContext
-    _leases: tuple[PortLease, ...] = ()
 
     def start(self) -> None:
         """Start serving. The default does nothing."""
@@ -99,7 +97,6 @@ class Engine(ConfinedWorker):
         bootstrap = is_first and kind == "prefill"
         single = lease_ports(3 if bootstrap else 2)
         block = lease_ports(dist_init_ports, consecutive=True) if is_first else None
-        self._leases = (single, block) if block else (single,)
         return EngineSeat(
             host=single.host,
             port=single.ports[0],

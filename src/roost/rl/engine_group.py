@@ -185,6 +185,16 @@ def engine_late(group: RunningEngines, rank: int, within: float) -> LaunchError:
     )
 
 
+def not_renewed(group: RunningEngines, endpoint: Endpoint, error: Exception) -> LaunchError:
+    assert endpoint.engine is not None
+    return LaunchError(
+        code="RE120",
+        what=f"{_who(group, endpoint.engine * group.processes)} was restarted and did not get the current weights",
+        why=in_one_line(error)[:600],
+        remedy="it was ended again: mend what `renew` does, then call recover()",
+    )
+
+
 def _who(group: RunningEngines, rank: int) -> str:
     engine, process = divmod(rank, group.processes)
     of = f", process {process} of {group.processes}" if group.processes > 1 else ""

@@ -9,17 +9,34 @@ from typing import Any
 
 from roost.engine.placement_groups import PlacementGroups, RoleGroup
 from roost.engine.pool import Pool
-from roost.engine.workers.result import GroupResult, seconds
+from roost.engine.workers.result import GroupResult, seconds_or
 from roost.engine.workers.worker import GroupLauncher
-from roost.errors import CallTimeout, ConfigurationError, LaunchError, WorkerError, nearest
+from roost.errors import (
+    CallTimeout,
+    ClusterError,
+    ConfigurationError,
+    LaunchError,
+    RoostError,
+    WorkerError,
+    nearest,
+)
 from roost.rl.addresses import parse_addresses
 from roost.rl.command import CommandLine
-from roost.rl.engine_group import Endpoint, RunningEngines, engine_failed, engine_late, left, stop_all
+from roost.rl.engine_group import (
+    Endpoint,
+    RunningEngines,
+    engine_failed,
+    engine_late,
+    left,
+    not_renewed,
+    stop_all,
+)
 from roost.rl.external import ExternalEngines
 from roost.rl.role_arguments import What, launchers, pool_of, refused
 from roost.rl.routers import ROUTED, Router, checked_router, end_routers, start_routers
 
 READY_WITHIN = 600.0  # seconds for all engines together
+ANSWER_WITHIN = 10.0
 MOST_PORTS = 1_000
 
 
@@ -56,7 +73,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         self._name = name
         self._renew = renew
         self._dist_init_ports = _checked_ports(dist_init_ports)
-        self._timeout = READY_WITHIN if (limit := seconds(timeout)) is None else limit
+        self._timeout = seconds_or(READY_WITHIN, timeout)
         self._external = ExternalEngines(parse_addresses(_checked_list(external)), health_path)
         if pool.layout.mode.is_external and not external:
             raise ConfigurationError(
@@ -176,13 +193,13 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
 
     # -- asking ----------------------------------------------------------------------------------------
 
-    def health(self, timeout: float = 10.0) -> dict[str, list[bool | None]]:
+    def health(self, timeout: float = ANSWER_WITHIN) -> dict[str, list[bool | None]]:
         """Whether each engine of each group can serve, by the engine's own answer; None without an answer."""
-        deadline = time.monotonic() + _within(timeout)
+        deadline = time.monotonic() + seconds_or(ANSWER_WITHIN, timeout)
         asked = {name: group.ask_health() for name, group in self.groups.items() if group.workers}
         return {name: self.groups[name].healthy(results, deadline) for name, results in asked.items()}
 
-    def endpoints(self, server: str | None = None, timeout: float = 10.0) -> list[Endpoint]:
+    def endpoints(self, server: str | None = None, timeout: float = ANSWER_WITHIN) -> list[Endpoint]:
         """The engines that can serve now: those of the pool in its order, then external ones."""
         servers = {group.server for group in self.groups.values()} | {ExternalEngines.SERVER}
         if server is not None and server not in servers:
@@ -225,23 +242,33 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         group.workers.restart_ranks(*ranks, timeout=left(deadline))
         try:
             self._bring_up({component: ranks}, deadline)
+            endpoint = group.endpoint(engine)
+            if self._renew is not None:  # it must not serve with its initial weights
+                kept = {rank: group.contexts.pop(rank) for rank in ranks}
+                self._renew_weights(group, endpoint)
+                group.contexts.update(kept)
         except BaseException:
             group.workers.end_ranks(*ranks)
             raise
-        endpoint = group.endpoint(engine)
-        if self._renew is not None:  # it must not serve with its initial weights
-            kept = {rank: group.contexts.pop(rank) for rank in ranks}
-            self._renew(endpoint)
-            group.contexts.update(kept)
         return endpoint
 
-    def recover(self, timeout: float = 10.0) -> list[Endpoint]:
+    def _renew_weights(self, group: RunningEngines, endpoint: Endpoint) -> None:
+        assert self._renew is not None
+        try:
+            self._renew(endpoint)
+        except ClusterError:  # there is nothing left to recover
+            raise
+        except Exception as error:  # the program's own, whatever it is
+            raise not_renewed(group, endpoint, error) from error
+
+    def recover(self, timeout: float = ANSWER_WITHIN) -> list[Endpoint]:
         """Restart every engine that is dead or cannot serve, and every router that does not answer.
 
         If one restart fails, the others still happen.
         """
-        limit = _within(timeout)
-        back, problems = [], []
+        limit = seconds_or(ANSWER_WITHIN, timeout)
+        back: list[Endpoint] = []
+        problems: list[RoostError] = []
         dead = [
             (name, engine)
             for name, engines in self.health(limit).items()
@@ -265,7 +292,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
             try:  # its router may be down: the engine comes back in any case
                 back.append(self._start_anew(name, engine, deadline))
                 self._tell_routers(deadline, joining=[(name, engine)], server=self.groups[name].server)
-            except LaunchError as error:
+            except (LaunchError, WorkerError) as error:
                 problems.append(error)
         if problems:
             raise _together(problems)
@@ -305,7 +332,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
 
         May be called twice.
         """
-        deadline = time.monotonic() + (seconds(grace) or 0.0)
+        deadline = time.monotonic() + seconds_or(0.0, grace)
         running = [group.workers for group in self.groups.values() if group.workers is not None]
         routers, self.routers = self.routers, {}
         try:
@@ -324,11 +351,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         return f"<rollout of {sum(map(len, self.groups.values()))} engines in {len(self.groups)} groups>"
 
 
-def _within(timeout: float) -> float:
-    return 10.0 if (limit := seconds(timeout)) is None else limit
-
-
-def _together(errors: Sequence[LaunchError]) -> LaunchError:
+def _together(errors: Sequence[RoostError]) -> RoostError:
     if len(errors) == 1:
         return errors[0]
     return LaunchError(*dict.fromkeys(finding for error in errors for finding in error.findings))

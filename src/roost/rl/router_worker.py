@@ -39,7 +39,7 @@ class RouterWorker(ConfinedWorker):
         server: str,
     ) -> None:
         super().__init__()
-        self._command, self._url = sglang_router(kinds) if command is None else command, address.url
+        self._own, self._kinds, self._url = command, kinds, address.url
         self._values = {
             "host": address.host,
             "port": address.port,
@@ -55,6 +55,8 @@ class RouterWorker(ConfinedWorker):
     def start(self) -> None:
         """Start the router. Returns when it answers."""
         with self._turn:
+            # Not in the constructor: an error there is shown without its remedy.
+            self._command = sglang_router(self._kinds) if self._own is None else self._own
             self._run()
         self._watcher.start()
 
