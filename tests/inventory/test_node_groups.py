@@ -115,7 +115,7 @@ def test_offline_only_what_does_not_depend_on_the_cluster_is_checked() -> None:
 
     text = "cluster: {component_placement: {a: 0}, node_groups: [{label: x, node_ranks: 900}, {label: x, node_ranks: all}]}"
     job, findings = read_job(parse(text))
-    _, more = build_groups(job.groups, None, job.document, ("cluster", "node_groups"))
+    _, more = build_groups(job.groups, None, job.document)
     assert findings == []
     assert [finding.code for finding in more] == ["RI102"]
 

@@ -94,6 +94,17 @@ def test_what_is_left_over_on_a_node_stays_unused() -> None:
         (0, [5, 6]),
         *((1, [first, first + 1]) for first in (0, 2, 4, 6)),
     ]
+    # The same processes by their number: a node whose accelerators do not suffice for one more is exhausted.
+    by_number = PackedPlacementStrategy.from_master(0, 3, num_processes=6, num_gpus_per_process=2)
+    for where in (TWO_NODES, 8):
+        assert seats(by_number.get_placement(where)) == seats(strategy.get_placement(TWO_NODES))
+    with pytest.raises(
+        roost.PlacementError, match="7 processes of 2 accelerators cannot be placed"
+    ) as caught:
+        PackedPlacementStrategy.from_master(0, 3, num_processes=7, num_gpus_per_process=2).get_placement(
+            TWO_NODES
+        )
+    assert "6 fit from accelerator 3 of node 0 on" in str(caught.value)
     three = PackedPlacementStrategy.from_master(num_nodes=2, num_gpus_per_process=3)
     assert [place.node_id for place in three.get_placement(TWO_NODES)] == [0, 0, 1, 1]
     with pytest.raises(roost.PlacementError, match="more than any of these nodes has"):

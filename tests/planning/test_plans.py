@@ -15,6 +15,8 @@ import roost
 from roost import Inventory, load_plan, save_plan
 from roost.config.document import parse
 from roost.config.job import read_job
+from roost.planning.explanation import explain
+from roost.planning.planner import plan_one
 from roost.planning.saved_format import Damage, from_plain_data
 
 CANARY = "canary-5a1f"
@@ -548,7 +550,7 @@ def deep(levels: int) -> Any:
     [
         *(
             lambda plan, ranks=ranks: plan["node_groups"][0].update(node_ranks=ranks)
-            for ranks in ([1, 0], [0, 0, 1], [0, 1, 2])
+            for ranks in ([1, 0], [0, 0, 1], [0, 1, 2], [1])
         ),
         lambda plan: plan["node_groups"][0]["environments"][0].update(node_ranks=[2]),
         lambda plan: plan["node_groups"].append(plan["node_groups"][0]),
@@ -575,6 +577,7 @@ def deep(levels: int) -> Any:
             for change in (
                 *({"devices": ranks} for ranks in ([8], [1, 0], [0, 0])),
                 *({"node": 2}, {"group": "x"}, {"more": 1}),
+                *({"group": label} for label in ("arms", "cluster", "node")),
             )
         ),
     ],
@@ -585,6 +588,12 @@ def test_damage_is_noticed_whatever_the_digest(damage: Any) -> None:
     damage(data)
     with pytest.raises(Damage):
         from_plain_data(data)
+
+
+def test_a_strategy_for_bare_nodes_is_explained_where_only_some_have_accelerators() -> None:
+    plan = plan_one("w", roost.NodePlacementStrategy([0, 1]), roost.Inventory.parse("1x2,1x0"))
+    counting = ("the cluster has 2 nodes (0-1)", "process 1 has rank 1: node 1")
+    assert explain(plan, "w", 1).counting == counting
 
 
 def job(rules: Any, **cluster: Any) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from roost.config.document import Document, Findings, load
 from roost.config.fields import NAME, NAME_RULE, names_in
 from roost.config.labels import label_problems, split_labels
-from roost.config.layout import PLACE, Layout
+from roost.config.layout import Layout
 from roost.config.layout_checks import layout_problems
+from roost.config.layout_section import PLACE
 from roost.config.plain_data import resolved
 from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
 from roost.config.schema import OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
@@ -123,6 +124,13 @@ def _no_cluster_section(document: Document) -> Finding:
     section = document.data.get("cluster")
     known = [key for key in document.data if isinstance(key, str)]
     close = None if "cluster" in document.data else close_to("cluster", known)
+    if section is None and {"format_version", "digest", "components"} <= set(known):
+        what, why = (
+            "this is a saved plan, not a job",
+            "it says where processes go, and not how that was asked for",
+        )
+        remedy = "`roost show` shows it; `roost launch JOB --plan PLAN` runs it"
+        return document.finding("RC102", what, ("format_version",), key=True, why=why, remedy=remedy)
     code, what, remedy = "RC102", "the `cluster` section is missing", _CLUSTER_EXAMPLE
     if close:
         remedy = f"if {close!r} is meant to be it, rename it to `cluster`"
@@ -265,7 +273,7 @@ class _JobReader:
         if self.cluster.layout is None or self._broken("layout"):
             return None
         layout = Layout.of(self.cluster.layout, self.cluster.shares or {})
-        self.findings += layout_problems(layout, self.document, PLACE)
+        self.findings += layout_problems(layout, self.document)
         written = self.document.data["cluster"]["layout"].get("node_group")
         if written is not None:
             known = () if self._groups_lost() else self.labels

@@ -12,12 +12,11 @@ from typing import Any
 from roost.config.document import Document
 from roost.config.layout_checks import critic_problems, layout_problems
 from roost.config.layout_flags import SHARE_FLAGS, misspelt_flags, prefill_servers, read_rollout_flags
-from roost.config.layout_section import EngineGroup, LayoutSection, Server
+from roost.config.layout_section import PLACE, EngineGroup, LayoutSection, Server
 from roost.config.plain_data import plain_mapping, resolved
 from roost.config.schema import ClusterConfig, validate
-from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in, render
+from roost.errors import ConfigurationError, Finding, error_for, errors_in, render
 
-PLACE: Path = ("cluster", "layout")
 log = logging.getLogger("roost")
 
 
@@ -33,7 +32,7 @@ class Layout(LayoutSection):
         config, findings = validate(ClusterConfig, section, document, ("cluster",))
         if config is not None and config.layout is not None:
             self._fill(config.layout, config.shares or {})
-            findings += layout_problems(config.layout, document, PLACE)
+            findings += layout_problems(config.layout, document)
         if findings:
             raise error_for(findings)
 

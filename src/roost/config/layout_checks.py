@@ -7,33 +7,32 @@ from dataclasses import fields
 from typing import Any
 
 from roost.config.document import Document
-from roost.config.fields import NAME
-from roost.config.layout_section import KINDS, EngineSlice, LayoutSection
+from roost.config.fields import NAME, NAME_RULE
+from roost.config.layout_section import KINDS, PLACE, EngineSlice, LayoutSection
 from roost.config.ranks import MAX_RANK, RankSyntaxError, parse_ranks
 from roost.errors import Finding, Path, counted, nearest, shown
 
 MAX_GROUPS = 1_000
 
 
-def layout_problems(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
+def layout_problems(layout: LayoutSection, document: Document) -> list[Finding]:
     groups = sum(len(server.groups) for server in layout.servers)
     if groups > MAX_GROUPS:
-        remedy = f"at most {MAX_GROUPS:,} groups"
-        return [document.finding("RL106", f"{groups:,} groups of engines", (*path, "servers"), remedy=remedy)]
-    names = list(_servers(layout, document, path)) or list(_components(layout, document, path))
-    findings = [*names, *_accelerators(layout, document, path)]
-    return findings or [*_sizes(layout, document, path), *_engines(layout, document, path)]
+        what, remedy = f"{groups:,} groups of engines", f"at most {MAX_GROUPS:,} groups"
+        return [document.finding("RL106", what, (*PLACE, "servers"), remedy=remedy)]
+    names = list(_servers(layout, document)) or list(_components(layout, document))
+    findings = [*names, *_accelerators(layout, document)]
+    return findings or [*_sizes(layout, document), *_engines(layout, document)]
 
 
-def _servers(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+def _servers(layout: LayoutSection, document: Document) -> Iterator[Finding]:
     """Problems of the names of servers and the kinds of their groups."""
     names: set[str] = set()
     for index, server in enumerate(layout.servers):
-        here = (*path, "servers", index)
+        here = (*PLACE, "servers", index)
         if not NAME.fullmatch(server.name):
             what = f"{shown(server.name)} is not a name for a server"
-            remedy = "use letters, digits, dot, dash and underscore, at most 40 of them"
-            yield document.finding("RC105", what, (*here, "name"), remedy=remedy)
+            yield document.finding("RC105", what, (*here, "name"), remedy=NAME_RULE)
         elif server.name in names:
             what, remedy = f"server {server.name!r} is listed twice", "give each server a name of its own"
             yield document.finding("RC106", what, (*here, "name"), remedy=remedy)
@@ -44,21 +43,21 @@ def _servers(layout: LayoutSection, document: Document, path: Path) -> Iterator[
                 yield document.finding("RC104", what, (*here, "groups", number, "kind"), remedy=remedy)
 
 
-def _components(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+def _components(layout: LayoutSection, document: Document) -> Iterator[Finding]:
     """Problems of the names that the groups of engines have as components."""
     taken: set[str] = set()
     for part in layout.all_groups():
         if part.component in taken:
             what = f"two groups of engines would be component {part.component!r}"
-            yield document.finding("RC106", what, (*path, *part.path), remedy="rename one of their servers")
+            yield document.finding("RC106", what, (*PLACE, *part.path), remedy="rename one of their servers")
         elif not NAME.fullmatch(part.component):
-            what, place = f"{part.component!r} is too long for a component", (*path, *part.path[:2], "name")
+            what, place = f"{part.component!r} is too long for a component", (*PLACE, *part.path[:2], "name")
             yield document.finding("RC105", what, place, remedy="give the server a shorter name")
         taken.add(part.component)
 
 
-def _accelerators(layout: LayoutSection, document: Document, path: Path) -> list[Finding]:
-    here = (*path, "accelerators")
+def _accelerators(layout: LayoutSection, document: Document) -> list[Finding]:
+    here = (*PLACE, "accelerators")
     text = layout.accelerators
     if text is None:
         return []
@@ -82,9 +81,9 @@ def _accelerators(layout: LayoutSection, document: Document, path: Path) -> list
     return []
 
 
-def _sizes(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+def _sizes(layout: LayoutSection, document: Document) -> Iterator[Finding]:
     total = sum(group.num_gpus for server in layout.servers for group in server.groups)
-    wanted, here = layout.rollout_num_gpus, (*path, "rollout_num_gpus")
+    wanted, here = layout.rollout_num_gpus, (*PLACE, "rollout_num_gpus")
     if wanted is None and not layout.servers and not layout.colocate and layout.mode.serves:
         yield document.finding(
             "RC102",
@@ -101,16 +100,16 @@ def _sizes(layout: LayoutSection, document: Document, path: Path) -> Iterator[Fi
     if layout.reserved > MAX_RANK:
         what = f"a pool of {layout.reserved:,} accelerators"
         why = f"actor {layout.num_actor:,}, rollout {layout.num_rollout:,}"
-        yield document.finding("RL106", what, path, key=True, why=why, remedy="check for a digit too many")
+        yield document.finding("RL106", what, PLACE, key=True, why=why, remedy="check for a digit too many")
 
 
-def _engines(layout: LayoutSection, document: Document, path: Path) -> Iterator[Finding]:
+def _engines(layout: LayoutSection, document: Document) -> Iterator[Finding]:
     for part in layout.engine_groups():
         count, width = len(part.positions), part.gpus_per_engine
         if count % width:
             what = f"{part.component}: {counted(count, 'accelerator')} cannot be cut into engines of {width}"
             remedy = f"use {_multiples(count, width)} accelerators, or another {width_key(part)[-1]}"
-            yield document.finding("RP103", what, (*path, *count_key(part)), remedy=remedy)
+            yield document.finding("RP103", what, (*PLACE, *count_key(part)), remedy=remedy)
 
 
 def count_key(part: EngineSlice) -> Path:

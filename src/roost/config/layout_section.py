@@ -17,6 +17,7 @@ from roost.config.fields import Count, NonEmptyTuple, NonNegativeInt, Text, Text
 from roost.config.labels import split_labels
 from roost.errors import Path
 
+PLACE: Path = ("cluster", "layout")
 KINDS = ("regular", "prefill", "decode", "encoder", "placeholder")
 # A file writes labels as `a`, `a,b` or `[a, b]`; the record holds them one by one.
 Labels = Annotated[

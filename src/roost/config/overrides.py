@@ -60,10 +60,10 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     place = (len(mark) + len(target) - len(target.lstrip()), len(name))
     if not (equals or mark == "~") or not name:
         raise fail(f"{shown(override)} is not an override")
-    steps: list[str | int] = list(re.sub(r"\[(\w+)\]", r".\1", name).split("."))
-    if len(steps) > MAX_DEPTH or any(not str(step).strip() or set(str(step)) & set("[]") for step in steps):
+    keys = re.sub(r"\[(\w+)\]", r".\1", name).split(".")
+    if len(keys) > MAX_DEPTH or any(not key.strip() or set(key) & set("[]") for key in keys):
         raise fail(f"{shown(name)} is not a path of keys", part=place)
-    steps = _as_written(list(map(str, steps)), data)
+    steps: list[Any] = _as_written(keys, data)  # numbers for the entries of lists
     if steps[0] not in data and steps[0] not in SECTIONS and not mark:
         known = nearest(steps[0], {*map(str, data), "cluster"})
         remedy = f"{known}; to add a section write +{override.partition('=')[0][:40]}=..."
@@ -71,7 +71,8 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     if not mark and (problem := _no_such_component(steps, data)):
         what, why, remedy = problem
         raise fail(what, remedy, place, why)
-    root = here = dict(data)  # containers on the way are copied, never changed
+    root = dict(data)  # containers on the way are copied, never changed
+    here: Any = root
     for depth, step in enumerate(steps):
         around = dotted(tuple(steps[:depth]))
         if isinstance(here, list):
@@ -87,37 +88,37 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
         if depth < len(steps) - 1:
             if isinstance(here, dict) and step not in here:
                 positions.keys[tuple(steps[: depth + 1])] = line.part(*place)
-            inner: Any = here[step] if isinstance(here, list) else here.get(str(step))  # type: ignore[index]
+            inner = here[step] if isinstance(here, list) else here.get(step)
             inner = {} if inner is None else inner.copy() if isinstance(inner, (dict, list)) else inner
-            here[step] = inner  # type: ignore[index]
+            here[step] = inner
             here = inner
     path, last = tuple(steps), steps[-1]
     there = isinstance(here, list) or last in here
     if mark == "~":
         if not there:
             raise fail(f"{name} is not there to delete", nearest(str(last), map(str, here)), place)
-        if equals and _value(text, override, line)[0] != here[last]:  # type: ignore[index]
+        if equals and _value(text, override, line)[0] != here[last]:
             raise fail(
                 f"{name} has another value, so it is not deleted", f"write ~{name} to delete it anyway"
             )
-        _forget(positions, path, here[last])  # type: ignore[index]
+        _forget(positions, path, here[last])
         if isinstance(here, list):
             _close_gap(positions, path, here)
-        here.pop(last)  # type: ignore[arg-type]
+        here.pop(last)
         return root
     value, found = _value(text, override, line)
     if there:
-        _forget(positions, path, here[last])  # type: ignore[index]
+        _forget(positions, path, here[last])
     for table, new in zip(positions.tables, found.tables, strict=True):
         table.update({path + where: item for where, item in new.items()})
     positions.keys[path] = line.part(*place)
-    here[last] = value  # type: ignore[index]
+    here[last] = value
     return root
 
 
-def _as_written(steps: list[str], here: Any) -> list[str | int]:
+def _as_written(steps: list[str], here: Any) -> list[str]:
     """The steps of the path, joined where a key contains dots, such as a component `my.env`."""
-    found: list[str | int] = []
+    found = []
     while steps:
         keys = here if isinstance(here, dict) else {}
         together = (size for size in range(len(steps), 1, -1) if ".".join(steps[:size]) in keys)

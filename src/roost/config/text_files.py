@@ -37,9 +37,9 @@ def read_text(path: FilePath, max_bytes: int) -> str:
             what = f"{name}: larger than {max_bytes:,} bytes"
             raise ConfigurationError(code="RC004", what=what, remedy="is this the right file?")
         return content.decode("utf-8-sig")
+    except ConfigurationError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
         why, remedy = str(getattr(error, "strerror", None) or "it is not a path"), "check the path"
         if isinstance(error, UnicodeDecodeError):
             line = content[: error.start].count(b"\n") + 1

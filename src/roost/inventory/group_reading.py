@@ -17,9 +17,11 @@ from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
+_GROUPS = ("cluster", "node_groups")
+
 
 def build_groups(
-    configs: Sequence[NodeGroupConfig | None], num_nodes: int | None, document: Document, path: Path
+    configs: Sequence[NodeGroupConfig | None], num_nodes: int | None, document: Document
 ) -> tuple[dict[str, NodeGroup], list[Finding]]:
     """The groups that a config declares, and their problems.
 
@@ -31,7 +33,7 @@ def build_groups(
     for index, config in enumerate(configs):
         if config is None:  # the group cannot be read; the schema has reported that
             continue
-        label, place = config.label.strip(), (*path, index, "label")
+        label, place = config.label.strip(), (*_GROUPS, index, "label")
         if label in RESERVED_LABELS:
             what, remedy = f"the node group label {label!r} is reserved", "choose another label"
             why = "`cluster` always means all nodes, `node` all nodes as bare nodes"
@@ -42,7 +44,7 @@ def build_groups(
         elif not NAME.fullmatch(label):
             findings.add("RC105", f"{shown(label)} is not a node group label", place, remedy=NAME_RULE)
         else:
-            groups[label] = reader.group(label, config, (*path, index))
+            groups[label] = reader.group(label, config, (*_GROUPS, index))
     return groups, findings
 
 

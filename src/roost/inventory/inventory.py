@@ -78,7 +78,7 @@ class Inventory:
         return inventory
 
     def with_groups(self, configs: Sequence[Any], document: Document) -> tuple[Inventory, list[Finding]]:
-        groups, findings = build_groups(configs, len(self.nodes), document, ("cluster", "node_groups"))
+        groups, findings = build_groups(configs, len(self.nodes), document)
         return replace(self, groups=groups), findings
 
     def joined(self, groups: Mapping[str, NodeGroup]) -> Inventory:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from roost.config.document import Findings
 from roost.config.job import ComponentRule
-from roost.config.layout import PLACE, Layout
+from roost.config.layout import Layout
 from roost.config.layout_checks import count_key, width_key
-from roost.config.layout_section import EngineSlice, LayoutMode
+from roost.config.layout_section import PLACE, EngineSlice, LayoutMode
 from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import RoostError, counted
 from roost.inventory.inventory import Inventory
@@ -184,8 +184,8 @@ def _remedies(layout: Layout, part: EngineSlice, pool: PoolRanks) -> list[str]:
     """Remedies: widths with which the group tiles the nodes, and an actor size with which its present width does."""
     count, start, width = len(part.positions), part.positions.start, part.gpus_per_engine
 
-    def works(other: int, at: int = start, room: int = count) -> bool:
-        stop = at + max(1, room // other) * other
+    def works(other: int, at: int = start) -> bool:
+        stop = at + max(1, count // other) * other
         return stop <= pool.size and isinstance(pool.tile(range(at, stop), other), tuple)
 
     sizes = {piece.slot.count for piece in pool.pieces(range(start, min(start + count + width, pool.size)))}

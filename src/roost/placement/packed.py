@@ -151,16 +151,28 @@ class FromMaster(ClusterWidePacking):
 
     def counted_in(self, inventory: Inventory) -> PlacementStrategy:
         start = first_rank(inventory, self.master_node, self.master_gpu)
-        if self.num_nodes is None:
-            last = start + (self.num_processes or 0) * self.width - 1
-            return PackedPlacementStrategy(start, last, self.width)
+        last_node = None
+        if self.num_nodes is not None:
+            end_of(inventory, self.master_node, self.num_nodes)  # raises unless these nodes exist
+            last_node = self.master_node + self.num_nodes
         # Each node takes as many processes as fit. Accelerators left over on a node stay unused.
         processes: list[range] = []
-        for number in range(1, self.num_nodes + 1):
-            stop = end_of(inventory, self.master_node, number)
+        stop = start - self.master_gpu
+        for node in inventory.nodes[self.master_node : last_node]:
+            stop += node.accelerators.count
             firsts = range(start, stop - self.width + 1, self.width)
             processes += [range(first, first + self.width) for first in firsts]
             start = stop
+            if self.num_processes is not None and len(processes) >= self.num_processes:
+                return FlexiblePlacementStrategy(processes[: self.num_processes])
+        if self.num_processes is not None:
+            many = counted(self.num_processes, "process")
+            raise placement_error(
+                "RP101",
+                f"{many} of {counted(self.width, 'accelerator')} cannot be placed",
+                why=f"{len(processes)} fit from accelerator {self.master_gpu} of node {self.master_node} on",
+                remedy="use fewer processes, or start further ahead",
+            )
         if not processes:
             many = counted(self.width, "accelerator")
             what = f"{many} for each process are more than any of these nodes has"
@@ -170,7 +182,9 @@ class FromMaster(ClusterWidePacking):
     def nodes_spanned(self, per_node: int) -> int:
         if self.num_nodes is not None:
             return self.master_node + self.num_nodes
-        return self.master_node + -(-(self.master_gpu + (self.num_processes or 0) * self.width) // per_node)
+        each, on_first = per_node // self.width, (per_node - self.master_gpu) // self.width
+        others = max(0, (self.num_processes or 0) - on_first)
+        return self.master_node + 1 + (-(-others // each) if each else 0)
 
 
 class FineGrainedPackedPlacementStrategy(FromMaster):

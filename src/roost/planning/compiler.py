@@ -29,7 +29,7 @@ def fitted(job: Job, inventory: Inventory) -> tuple[Inventory | None, list[Findi
     if wanted is not None and wanted > there:
         what = f"the job asks for {counted(wanted, 'node')}, the cluster has {there:,}"
         findings.add("RI108", what, path, remedy="lower num_nodes, or use a larger cluster")
-        _, problems = build_groups(job.groups, wanted, job.document, ("cluster", "node_groups"))
+        _, problems = build_groups(job.groups, wanted, job.document)
         return None, [*findings, *problems]  # placing on too few nodes would only add problems
     if wanted is not None and wanted < there:
         what = f"the job uses {wanted} of the cluster's {counted(there, 'node')}"
@@ -45,13 +45,17 @@ def fitted(job: Job, inventory: Inventory) -> tuple[Inventory | None, list[Findi
 class JobCompiler:
     """Places every component of a job. All problems of all components are collected, then raised together."""
 
-    # The resource ranks of a layout's pool that is reserved already.
-    granted: Sequence[int] | None = None
-
-    def __init__(self, source: Any, inventory: Inventory, overrides: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        source: Any,
+        inventory: Inventory,
+        overrides: Sequence[str] = (),
+        granted: Sequence[int] | None = None,
+    ) -> None:
+        """`granted` are the resource ranks of a layout's pool that is reserved already."""
         self.job, found = read_job(source, overrides, inventory.groups)
         self.findings = Findings(self.job.document, found)
-        self.inventory = inventory
+        self.inventory, self.granted = inventory, granted
         self.components: dict[str, ComponentPlan] = {}
         self._engines: dict[str, Engines] = {}
         self._broken: set[Path] | None = None

@@ -17,7 +17,7 @@ from roost.placement.strategies import (
     inventory_of,
 )
 from roost.planning.compiler import JobCompiler
-from roost.planning.component_plan import ComponentPlan
+from roost.planning.component_plan import ComponentPlan, resource_ranks, resources_of
 from roost.planning.plan import Plan
 
 
@@ -66,7 +66,7 @@ class ComponentPlacement:
         """A strategy that places the component as the plan does. It carries the node groups that it needs."""
         component = self.plan.component(component_name)
         groups = [self.plan.inventory.groups.get(label, label) for label in component.node_groups] or None
-        ranks = self._resource_ranks(component)
+        ranks = self._resource_ranks(component_name)
         if component.members[0].kind == BARE_NODE:
             return NodePlacementStrategy([held[0] for held in ranks], groups)
         return FlexiblePlacementStrategy(ranks, groups)
@@ -75,26 +75,16 @@ class ComponentPlacement:
         return self.plan.component(component_name).world_size
 
     def get_hardware_ranks(self, component_name: str) -> list[int]:
-        ranks = self._resource_ranks(self.plan.component(component_name))
+        ranks = self._resource_ranks(component_name)
         return sorted({rank for held in ranks for rank in held})
 
     def get_placements(self, component_name: str) -> tuple[Placement, ...]:
         """The placements of the plan, with isolation. A strategy's `get_placement` can leave isolation out."""
         return self.plan.component(component_name).members
 
-    def _resource_ranks(self, component: ComponentPlan) -> list[Sequence[int]]:
-        """The resource ranks each process holds, counted through the component's node groups."""
-        resources = self.plan.inventory.resources(component.node_groups)
-        firsts = {(slot.node.rank, slot.group): slot.first for slot in resources.slots}
-        ranks: list[Sequence[int]] = []
-        for place in component.members:
-            first = firsts[place.cluster_node_rank, place.node_group_label]
-            local = place.hardware or (0,)  # a bare node
-            run = local[-1] - local[0] + 1 == len(local)
-            ranks.append(
-                range(first + local[0], first + local[-1] + 1) if run else [first + one for one in local]
-            )
-        return ranks
+    def _resource_ranks(self, component_name: str) -> list[Sequence[int]]:
+        component = self.plan.component(component_name)
+        return resource_ranks(component, resources_of(component, self.plan.inventory))
 
 
 def _held(component: ComponentPlan) -> set[object]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roost.config.fields import Count
+from roost.inventory.inventory import Inventory
+from roost.inventory.resources import BARE_NODE, Resources
 from roost.placement.placement import Placement
 
 AcceleratorKey = tuple[int, int]  # the rank of a node, and a number on it
@@ -47,6 +49,27 @@ class ComponentPlan:
     def runs_nothing(self) -> bool:
         # A placeholder holds accelerators for a program outside the job.
         return self.engines is not None and self.engines.kind == "placeholder"
+
+
+def resources_of(component: ComponentPlan, inventory: Inventory) -> Resources:
+    """The resources that the component's ranks count."""
+    bare = component.members[0].kind == BARE_NODE
+    count = inventory.nodes_as_resources if bare else inventory.resources
+    return count(component.node_groups)
+
+
+def resource_ranks(component: ComponentPlan, resources: Resources) -> list[Sequence[int]]:
+    """The ranks that each of its processes holds."""
+    firsts = {(slot.node.rank, slot.group): slot.first for slot in resources.slots}
+    ranks: list[Sequence[int]] = []
+    for place in component.members:
+        first = firsts[place.cluster_node_rank, place.node_group_label]
+        local = place.hardware or (0,)  # a bare node
+        run = local[-1] - local[0] + 1 == len(local)
+        ranks.append(
+            range(first + local[0], first + local[-1] + 1) if run else [first + one for one in local]
+        )
+    return ranks
 
 
 def accelerators_of(placements: Iterable[Placement]) -> set[AcceleratorKey]:

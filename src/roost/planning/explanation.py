@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from roost.config.job import Job
-from roost.config.layout import PLACE
+from roost.config.layout_section import PLACE
 from roost.config.ranks import Ranks, RankSpec, Segment, parse_ranks, ranges
 from roost.errors import Path, Span, counted
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR, BARE_NODE, Resources
 from roost.placement.placement import Placement
-from roost.planning.component_plan import ComponentPlan
+from roost.planning.component_plan import ComponentPlan, resource_ranks, resources_of
 from roost.planning.plan import Plan
 
 
@@ -61,8 +61,7 @@ def explain(plan: Plan, component: str, rank: int | None = None, job: Job | None
     """Explain one process, or a component as a whole. With the job, also the position of the rule in its file."""
     plan = plan.without_secrets()
     found = plan.component(component)
-    resources = plan.inventory.resources(found.node_groups or None)
-    counting = _Counting(found, resources)
+    counting = _Counting(found, resources_of(found, plan.inventory))
     path, where = _position(counting, rank, job)
     return Explanation(
         component=component,
@@ -100,7 +99,7 @@ class _Counting:
 
     def __init__(self, component: ComponentPlan, resources: Resources) -> None:
         self.component, self.resources = component, resources
-        self.firsts = {(slot.node.rank, slot.group): slot.first for slot in resources.slots}
+        self.ranks = resource_ranks(component, resources)
         self.spec = parse_ranks(component.rule) if component.rule else RankSpec(())
 
     def sentences(self, rank: int | None) -> Iterator[str]:
@@ -124,18 +123,12 @@ class _Counting:
             who = f"{group} has" if len(self.resources.labels) > 1 else "nodes in order:"
             yield f"{who} {ranks} on node{'s' * (len(nodes) > 1)} {ranges(nodes)}"
 
-    def ranks_of(self, place: Placement) -> list[int]:
-        """The resource ranks of a process."""
-        first = self.firsts[place.cluster_node_rank, place.node_group_label]
-        return [first] if place.kind == BARE_NODE else [first + number for number in place.hardware]
-
     def segment_of(self, rank: int, spec: RankSpec) -> Segment | None:
         """The segment of the rule that placed a process."""
-        own = self.ranks_of(self.component.members[rank])[0]
-        return next((one for one in spec.segments if _holds(one, own)), None)
+        return next((one for one in spec.segments if _holds(one, self.ranks[rank][0])), None)
 
     def _segment(self, segment: Segment) -> str:
-        inside = [place for place in self.component.members if _holds(segment, self.ranks_of(place)[0])]
+        inside = [place for place in self.component.members if _holds(segment, self.ranks[place.rank][0])]
         noun, held = self.resources.noun, len(segment.resources or range(self.resources.total))
         processes = f"process{'es' * (len(inside) > 1)} {ranges(place.rank for place in inside)}"
         where = f"{noun}s {segment.resources}" if segment.resources else f"all {held:,} {noun}s"
@@ -154,7 +147,7 @@ class _Counting:
         return f"{each}{f' or {each + 1}' * bool(more)} processes on each {noun}"
 
     def _own(self, place: Placement) -> str:
-        own = self.ranks_of(place)
+        own = self.ranks[place.rank]
         plural = "s" * (len(own) > 1)
         words = f"process {place.rank} has rank{plural} {ranges(own)}"
         if place.kind == BARE_NODE:

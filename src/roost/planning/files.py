@@ -45,9 +45,9 @@ def read_plan(text: str, source: str) -> Plan:
             *(replace(found, code="RS101", what=f"{source}: {found.what}") for found in error.findings)
         ) from None
     except (ValueError, RecursionError) as error:
-        remedy = "make it anew with `roost plan -o`"
-        what = f"{source}: this is not a saved plan"
-        raise ConfigurationError(code="RS101", what=what, why=str(error)[:200], remedy=remedy) from None
+        remedy = "`roost plan JOB -o PLAN` saves the plan of a job; give that file"
+        what, why = f"{source}: this is not a saved plan", f"it is not JSON: {str(error)[:200]}"
+        raise ConfigurationError(code="RS101", what=what, why=why, remedy=remedy) from None
 
 
 def write_file(path: str | os.PathLike[str], text: str, *, private: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import NamedTuple
 
 from roost.inventory.inventory import Inventory
@@ -54,7 +55,7 @@ class _Cells:
         self._order = order
         self._numbers: dict[Uses, int] = {(): 0}
 
-    def with_one_more(self, cell: int, names: tuple[str, ...]) -> int:
+    def with_one_more(self, names: tuple[str, ...], cell: int) -> int:
         """The set with one more process of each of these components."""
         counts = dict(self.uses[cell])
         for name in names:
@@ -78,25 +79,18 @@ def occupancy_of(
     for name, places in members.items():
         sharing[id(places)] = (*sharing.get(id(places), ()), name)
     for names in sharing.values():
-        following: dict[int, int] = {}  # a cell to the cell with one more process of these components
-
-        def add(cell: int, names: tuple[str, ...] = names, following: dict[int, int] = following) -> int:
-            if cell not in following:
-                following[cell] = cells.with_one_more(cell, names)
-            return following[cell]
-
+        following = cache(partial(cells.with_one_more, names))
         for place in members[names[0]]:
             node = place.cluster_node_rank
             if place.kind == ACCELERATOR:
                 row = rows[node]
                 for number in place.hardware:
-                    cell = row[number]
-                    row[number] = following[cell] if cell in following else add(cell)
+                    row[number] = following(row[number])
             elif place.kind == BARE_NODE:
-                bare[node] = add(bare[node])
+                bare[node] = following(bare[node])
             else:
                 for device in place.devices:
-                    hardware[node][device] = add(hardware[node].get(device, 0))
+                    hardware[node][device] = following(hardware[node].get(device, 0))
     drawn: dict[tuple[int, ...], tuple[Uses, ...]] = {}
     found = []
     for index, there in enumerate(inventory.nodes):

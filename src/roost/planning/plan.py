@@ -129,12 +129,7 @@ class Plan:
         place = self.component(component).members[rank]
         row = self.nodes[place.cluster_node_rank].accelerators
         held = {row[number] for number in place.hardware} if place.holds_accelerators else set[Uses]()
-        parts = [
-            ticks_of(charge(uses, self.shares)[component]) // processes
-            for uses in held
-            for name, processes in uses
-            if name == component
-        ]
+        parts = [ticks_of(charge(uses, self.shares)[component]) // dict(uses)[component] for uses in held]
         return min(parts, default=0) / WHOLE
 
     @cached_property

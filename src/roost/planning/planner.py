@@ -58,7 +58,7 @@ class PoolPlanner:
 
     @property
     def _resources(self) -> Resources:
-        return self.inventory.resources(self.layout.node_group or None)
+        return self.inventory.resources(self.layout.node_group)
 
     @property
     def nodes(self) -> list[int]:
@@ -81,8 +81,7 @@ class PoolPlanner:
         """The plan of the layout on exactly these accelerators."""
         ranks = sorted(map(self._rank_of, granted))
         try:
-            compiler = JobCompiler(self.layout, self.inventory)
-            compiler.granted = ranks
+            compiler = JobCompiler(self.layout, self.inventory, granted=ranks)
             return with_pool_policies(_planned(compiler), self.supervise)
         except RoostError as error:
             if ranks == list(range(len(ranks))):

@@ -8,18 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
 from typing_extensions import TypedDict
 
+from roost.codes import CODES
 from roost.config.fields import NAME
 from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import RankSyntaxError, parse_ranks
 from roost.config.supervise import RestartPolicy
-from roost.errors import CODES, Finding, Span, dotted
+from roost.errors import Finding, Span, dotted
 from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.inventory import Inventory
 from roost.inventory.reading import CheckedNode
@@ -206,6 +208,12 @@ def _ascending(ranks: Iterable[int], stop: int) -> bool:
     return not known or (known[-1] < stop and known == sorted(set(known)))
 
 
+def _holds(ranks: Sequence[int], rank: int) -> bool:
+    """Whether ascending ranks hold this one. A search, because a group may have many nodes."""
+    index = bisect_left(ranks, rank)
+    return index < len(ranks) and ranks[index] == rank
+
+
 def _group(saved: _SavedGroup, num_nodes: int) -> NodeGroup:
     subject = f"node group {saved.label[:64]!r}"
     _expect(bool(NAME.fullmatch(saved.label)) and saved.label not in RESERVED_LABELS, f"{subject}: its label")
@@ -242,15 +250,15 @@ def _component(name: str, saved: _SavedComponent, inventory: Inventory) -> Compo
         parse_ranks(saved.rule or "0")  # a strategy has no rule
     except RankSyntaxError:
         raise Damage(f"{name}: its rule cannot be read") from None
-    known = {*inventory.groups, *RESERVED_LABELS}
-    _expect(known.issuperset(saved.node_groups), f"{name}: its node groups are not in the plan")
+    labels = frozenset(saved.node_groups or ("cluster",))
+    _expect(labels <= {*inventory.groups, *RESERVED_LABELS}, f"{name}: its node groups are not in the plan")
     _expect(bool(saved.processes), f"{name} has no processes")
     slots: dict[tuple[int, str, bool], Slot] = {}
     assignments: list[Assignment] = []
     for rank, process in enumerate(saved.processes):
         node, group, devices = process["node"], process["group"], tuple(process["devices"])
         _expect(node < len(inventory.nodes), f"{name} rank {rank} is not on a node of the plan")
-        _expect(group in known, f"{name} rank {rank} is in a group that is not in the plan")
+        _expect(group in labels, f"{name} rank {rank} is in a node group that {name} does not name")
         key = (node, group, bool(devices))
         if key not in slots:
             slots[key] = _slot(inventory, *key)
@@ -270,6 +278,7 @@ def _component(name: str, saved: _SavedComponent, inventory: Inventory) -> Compo
 def _slot(inventory: Inventory, node: int, label: str, holds_devices: bool) -> Slot:
     """The slot of a process that this group places on this node."""
     group, there = inventory.groups.get(label), inventory.nodes[node]
+    _expect(group is None or _holds(group.node_ranks, node), f"node {node} is not in node group {label!r}")
     if not holds_devices:
         return Slot(there, label, BARE_NODE, 0, 1)
     if group is not None and group.hardware_type:
