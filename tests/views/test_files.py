@@ -21,6 +21,7 @@ import roost
 from roost.placement.placement import Device
 from roost.planning.component_plan import Engines
 from roost.planning.preflight import Holder
+from roost.views.components import component_rows
 from roost.views.map_picture import MAX_BANDS
 from roost.views.page import render_page
 from roost.views.process_search import holds, search_data
@@ -248,6 +249,16 @@ def test_an_engine_of_several_processes_is_one_box() -> None:
     svg = render_svg(plan)
     assert [label for _, _, label in bands(svg)] == ["R0-1", "R2-3"]
     assert "node 0, accelerator 2: rollout 2 of engine 1" in titles(svg)
+
+
+def test_the_table_tells_which_processes_are_an_engine() -> None:
+    layout = roost.Layout(rollout_num_gpus=32, rollout_num_gpus_per_engine=16)
+    rollout = component_rows(roost.plan(layout, roost.Inventory.parse("5x8")))[1]
+    assert rollout.places == ("0-3 on nodes 1-4, 1 each", "every 2 ranks are an engine")
+    layout = roost.Layout(rollout_num_gpus=32, rollout_num_gpus_per_engine=8)
+    assert component_rows(roost.plan(layout, roost.Inventory.parse("5x8")))[1].places == (
+        "0-3 on nodes 1-4, 1 each",
+    )
 
 
 def test_an_engine_that_shares_part_of_its_accelerators_is_still_one_box() -> None:

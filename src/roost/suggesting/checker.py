@@ -5,7 +5,7 @@ It uses the profile and the groups of the problem, and nothing of the solver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -37,8 +37,7 @@ class Checker:
         self.tables: dict[tuple[str, str], dict[int, float]] = {}
         for name, part in self.profile.components.items():
             for group in self.groups:
-                measured = part.measured.get(group.label) or part.measured.get("")
-                if measured:
+                if measured := part.table(group.label):
                     self.tables[name, group.label] = _table(measured, part.width, group.total)
 
     # -- the arithmetic of the model ---------------------------------------------------------------------
@@ -184,7 +183,7 @@ class Checker:
                 continue
             ranks = list(segment.resources) if segment.resources is not None else []
             held[name] = frozenset((label, rank) for rank in ranks)
-            group = next(one for one in self.groups if one.label == label)
+            group = self.problem.group(label)
             each = min(self.width(name), group.per_node)
             if len(ranks) != size or segment.num_processes * each != size or ranks[-1] >= group.total:
                 yield f"{name}: {text!r} of {label!r} is not {size} accelerators, {each} for each process"
@@ -217,6 +216,17 @@ def _first_of(names: Iterable[str], held: Mapping[str, frozenset[tuple[str, int]
     for label, rank in sorted(place for name in names for place in held[name]):
         found.setdefault(label, rank)
     return found
+
+
+def splits(
+    names: Sequence[str], feeds: Container[tuple[str, str]]
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """All ways to part these components in two of which the second feeds none of the first."""
+    for choice in range(1, (1 << len(names)) - 1):
+        first = tuple(name for bit, name in enumerate(names) if choice >> bit & 1)
+        second = tuple(name for name in names if name not in first)
+        if not any((x, y) in feeds for x in second for y in first):
+            yield first, second
 
 
 def _flat(tree: Tree) -> Iterator[Tree]:

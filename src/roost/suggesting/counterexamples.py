@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from roost.suggesting.checker import Checker, Tree
+from roost.suggesting.checker import Checker, Tree, splits
 
 _TIE = 1e-9
 _TRIES = 4_000
@@ -31,11 +31,7 @@ class Counterexamples:
             if not self.checker.profile.components[names[0]].measured:
                 yield {"component": names[0], "accelerators": 0, "group": None}
             return
-        for choice in range(1, (1 << len(names)) - 1):
-            first = [name for bit, name in enumerate(names) if choice >> bit & 1]
-            second = [name for name in names if name not in first]
-            if any((x, y) in self.checker.profile.feeds for x in second for y in first):
-                continue
+        for first, second in splits(names, self.checker.profile.feeds):
             for a in self.every_tree(first):
                 for b in self.every_tree(second):
                     yield {"turns": [a, b]}
@@ -49,12 +45,10 @@ class Counterexamples:
                     or 1
                 )
             else:
-                known[names] = 0
-                for choice in range(1, (1 << len(names)) - 1):
-                    first = tuple(name for bit, name in enumerate(names) if choice >> bit & 1)
-                    second = tuple(name for name in names if name not in first)
-                    if not any((x, y) in self.checker.profile.feeds for x in second for y in first):
-                        known[names] += 2 * self.count_trees(first, known) * self.count_trees(second, known)
+                known[names] = sum(
+                    2 * self.count_trees(first, known) * self.count_trees(second, known)
+                    for first, second in splits(names, self.checker.profile.feeds)
+                )
         return known[names]
 
     def neighbours(self, tree: Tree) -> Iterator[Tree]:

@@ -23,8 +23,7 @@ _CLOSE = 1e-3  # GiB; how exactly the least memory that would do is found
 
 def smallest_arrangement(problem: Problem, *, check_memory: bool = True) -> Arrangement | None:
     """An arrangement of the smallest sizes. There is one if any arrangement fits."""
-    totals = {group.label: group.total for group in problem.groups}
-    return _fitting(problem, totals, check_memory=check_memory)
+    return _fitting(problem, problem.totals, check_memory=check_memory)
 
 
 def infeasible(problem: Problem) -> PlacementError:
@@ -38,8 +37,8 @@ def _fitting(problem: Problem, totals: Mapping[str, int], *, check_memory: bool)
     groups = tuple(replace(group, total=totals[group.label]) for group in problem.groups)
     curves = {
         name: {
-            label: cost_curve({size: part.measured[key][size]}, part.width, totals[label])
-            for label, (key, size) in _smallest(problem, part).items()
+            label: cost_curve({size: part.table(label)[size]}, part.width, totals[label])
+            for label, size in _smallest(problem, part).items()
             if size <= totals[label]
         }
         for name, part in problem.profile.components.items()
@@ -47,10 +46,9 @@ def _fitting(problem: Problem, totals: Mapping[str, int], *, check_memory: bool)
     return solve(replace(problem, groups=groups, curves=curves), check_memory=check_memory).tree
 
 
-def _smallest(problem: Problem, part: ComponentProfile) -> dict[str, tuple[str, int]]:
-    """By group: under which key of the profile a component was measured for it, and its smallest size there."""
-    keys = {group.label: group.label if group.label in part.measured else "" for group in problem.groups}
-    return {label: (key, min(part.measured[key])) for label, key in keys.items() if part.measured.get(key)}
+def _smallest(problem: Problem, part: ComponentProfile) -> dict[str, int]:
+    """The smallest measured size of a component on each group."""
+    return {group.label: min(table) for group in problem.groups if (table := part.table(group.label))}
 
 
 # -- accelerators ------------------------------------------------------------------------------------------
@@ -59,15 +57,14 @@ def _smallest(problem: Problem, part: ComponentProfile) -> dict[str, tuple[str, 
 def _too_few(problem: Problem) -> list[Finding]:
     """Accelerators are short, for one component by itself or for all together."""
     profile = problem.profile
-    have = {group.label: group.total for group in problem.groups}
+    have = problem.totals
     enough = _would_do(problem)
     more = sum(enough.values()) - sum(have.values())
     wanted = f"plan for at least {_amounts(enough)}"
     findings = []
     for name, part in profile.components.items():
         if part.needs_accelerators and not problem.curves[name]:
-            sizes = {label: size for label, (_, size) in _smallest(problem, part).items()}
-            label, size = min(sizes.items(), key=lambda one: one[1] - have[one[0]])
+            label, size = min(_smallest(problem, part).items(), key=lambda one: one[1] - have[one[0]])
             on = f" on {label!r}" if len(have) > 1 else ""
             than = f"{label!r} has" if len(have) > 1 else "there are"
             findings.append(
@@ -99,7 +96,7 @@ def _amounts(totals: Mapping[str, int]) -> str:
 
 def _would_do(problem: Problem) -> dict[str, int]:
     """Totals of the groups that would do, with as few more accelerators as possible."""
-    have = {group.label: group.total for group in problem.groups}
+    have = problem.totals
 
     def more(totals: tuple[int, ...]) -> tuple[int, int]:
         return sum(totals) - sum(have.values()), sum(
@@ -122,7 +119,7 @@ def _needs(problem: Problem) -> Iterator[tuple[int, ...]]:
     """
     parts = [part for part in problem.profile.components.values() if part.needs_accelerators]
     widths = sorted({1, *(part.width for part in parts)})
-    choices = [[(label, size) for label, (_, size) in _smallest(problem, part).items()] for part in parts]
+    choices = [_smallest(problem, part).items() for part in parts]
     largest = {
         tuple(
             max((size for where, size in chosen if where == group.label), default=0)

@@ -17,7 +17,6 @@ from roost.suggesting.profile import read_profile
 from roost.suggesting.profile_section import ComponentCosts, Flow, Seconds
 
 SECTION = "profile"
-_OWN = ("calls",)  # keys of a component that say how to measure it
 Measured = dict[str, dict[int, list[float]]]  # by component and size; size 0: it needs no accelerator
 
 
@@ -93,7 +92,8 @@ def merged_profile(
         elif name in groups:
             seconds = {**seconds, groups[name]: _table(seconds.get(groups[name], {}), sizes)}
         wide = {"accelerators_per_process": widths[name]}
-        said = {key: value for key, value in about(section, name).items() if key not in _OWN}
+        said = about(section, name)
+        said.pop("calls", None)  # it says how to measure
         if widths[name] == 1 and "accelerators_per_process" not in before:
             wide = {}
         components[name] = {**before, "seconds": seconds, **wide, **said}

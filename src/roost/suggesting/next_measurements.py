@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from roost.suggesting.arrangement import Arrangement, leaves
-from roost.suggesting.cost_curves import cost_curve
-from roost.suggesting.problem import Problem
+from roost.suggesting.problem import Problem, curves_of
 from roost.suggesting.profile import ComponentProfile
 from roost.suggesting.solver import resized, solve
 
@@ -27,13 +26,7 @@ class Measurement:
     complete: bool = True  # False: not all arrangements could be looked at, and the gain may be larger
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "component": self.component,
-            "accelerators": self.accelerators,
-            "group": self.group,
-            "gain": self.gain,
-            "complete": self.complete,
-        }
+        return asdict(self)
 
 
 def next_measurements(problem: Problem, tree: Arrangement, seconds: float) -> tuple[Measurement, ...]:
@@ -83,13 +76,8 @@ def _missing(problem: Problem, tree: Arrangement, part: ComponentProfile) -> Ite
 def _with(problem: Problem, part: ComponentProfile) -> Problem:
     """The problem with another profile of one component."""
     profile = problem.profile
-    curves = {
-        group.label: cost_curve(table, part.width, group.total)
-        for group in problem.groups
-        if (table := part.measured.get(group.label) or part.measured.get("")) and min(table) <= group.total
-    }
     return replace(
         problem,
         profile=replace(profile, components={**profile.components, part.name: part}),
-        curves={**problem.curves, part.name: curves},
+        curves={**problem.curves, part.name: curves_of(part, problem.groups)},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from roost.planning.plan import Plan
 from roost.suggesting.arrangement import Arrangement, Beside, Leaf, Turns, cost_of, feeds
@@ -106,21 +107,12 @@ def _connected(names: list[str], linked: Callable[[str, str], bool]) -> list[lis
 def _in_order(blocks: list[list[str]], problem: Problem) -> list[list[str]] | None:
     """The blocks so that none feeds an earlier one; None if they feed each other in a circle."""
     left, ordered = list(blocks), []
+
+    def feeders(block: list[str]) -> set[str]:
+        return {source for source, to in problem.profile.feeds if to in block}.difference(block)
+
     while left:
-        ready = next(
-            (
-                block
-                for block in left
-                if not any(
-                    (source, to) in problem.profile.feeds
-                    for other in left
-                    if other is not block
-                    for source in other
-                    for to in block
-                )
-            ),
-            None,
-        )
+        ready = next((block for block in left if feeders(block).isdisjoint(chain.from_iterable(left))), None)
         if ready is None:
             return None
         ordered.append(ready)

@@ -38,6 +38,11 @@ class Problem:
         return next(group for group in self.groups if group.label == label)
 
     @property
+    def totals(self) -> dict[str, int]:
+        """The accelerators of each group."""
+        return {group.label: group.total for group in self.groups}
+
+    @property
     def widths(self) -> dict[str, int]:
         """The width of each component with accelerators."""
         return {name: part.width for name, part in self.profile.components.items() if part.needs_accelerators}
@@ -64,8 +69,7 @@ def pose(profile: Profile, inventory: Inventory, groups: Any = None) -> Problem:
         findings += _widths(profile, found)
     curves: dict[str, dict[str, CostCurve]] = {}
     for name, part in profile.components.items():
-        tables = _tables(part, labels)
-        if part.needs_accelerators and not tables:
+        if part.needs_accelerators and not any(map(part.table, labels)):
             named = ", ".join(part.measured)
             findings.append(
                 profile.document.finding(
@@ -76,20 +80,19 @@ def pose(profile: Profile, inventory: Inventory, groups: Any = None) -> Problem:
                     remedy="name one of them, or measure it on these groups",
                 )
             )
-        curves[name] = {
-            group.label: cost_curve(tables[group.label], part.width, group.total)
-            for group in found
-            if group.label in tables and min(tables[group.label]) <= group.total
-        }
+        curves[name] = curves_of(part, found)
     if findings:
         raise error_for(findings)
     return Problem(profile=profile, groups=tuple(found), curves=curves)
 
 
-def _tables(part: ComponentProfile, labels: Sequence[str]) -> dict[str, Mapping[int, float]]:
-    if "" in part.measured:
-        return dict.fromkeys(labels, part.measured[""])
-    return {label: part.measured[label] for label in labels if label in part.measured}
+def curves_of(part: ComponentProfile, groups: Sequence[AcceleratorGroup]) -> dict[str, CostCurve]:
+    """The curves of a component, by the label of each group that is large enough for it."""
+    return {
+        group.label: cost_curve(table, part.width, group.total)
+        for group in groups
+        if (table := part.table(group.label)) and min(table) <= group.total
+    }
 
 
 def _labels(profile: Profile, inventory: Inventory, groups: Any) -> tuple[tuple[str, ...], list[Finding]]:

@@ -41,6 +41,10 @@ class ComponentProfile:
     def needs_accelerators(self) -> bool:
         return bool(self.measured)
 
+    def table(self, group: str) -> Mapping[int, float]:
+        """The seconds by size on a node group; empty if it was not measured there."""
+        return self.measured.get(group) or self.measured.get("") or {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:

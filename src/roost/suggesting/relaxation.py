@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from roost.suggesting.checker import splits
 from roost.suggesting.problem import Problem
 
 _TIE = 1e-9
@@ -120,12 +121,8 @@ class Relaxation:
         return best, first
 
     def _splits(self, names: frozenset[str]) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        ordered = sorted(names)
-        for choice in range(1, (1 << len(ordered)) - 1):
-            a = frozenset(name for bit, name in enumerate(ordered) if choice >> bit & 1)
-            b = names - a
-            if not any((x, y) in self.profile.feeds for x in b for y in a):
-                yield a, b
+        for a, b in splits(sorted(names), self.profile.feeds):
+            yield frozenset(a), frozenset(b)
 
     def _switch(self, name: str) -> float:
         part = self.profile.components[name]

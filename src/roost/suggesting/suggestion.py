@@ -182,9 +182,8 @@ def _binding(problem: Problem, tree: Arrangement, seconds: float) -> list[str]:
 
 
 def _source(leaf: Leaf, problem: Problem) -> str:
-    part = problem.profile.components[leaf.component]
     if leaf.group is None:
         return "measured"
-    table = part.measured.get(leaf.group) or part.measured[""]
+    table = problem.profile.components[leaf.component].table(leaf.group)
     # A size that is slower than a smaller one is not kept, so the size of a leaf is where its seconds come from.
     return "measured" if leaf.accelerators in table else "interpolated"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from roost.config.ranks import ranges
 from roost.suggesting.arrangement import Arrangement
 from roost.suggesting.problem import Problem
 from roost.suggesting.simulator import Simulation
@@ -21,22 +22,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Accelerators that hold the same components; none for components without."""
+    """Accelerators that hold the same components, or a component without accelerators."""
 
-    group: str
-    first: int
-    count: int
+    label: str
+    has_accelerators: bool
     bars: tuple[Bar, ...]
-    name: str = ""  # instead of the label made of the others
-
-    @property
-    def label(self) -> str:
-        if self.name:
-            return self.name
-        if not self.count:
-            return "no accelerator"
-        ranks = f"{self.first}-{self.first + self.count - 1}" if self.count > 1 else str(self.first)
-        return f"{self.group} {ranks}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +47,12 @@ def timeline(tree: Arrangement, problem: Problem, simulation: Simulation) -> Tim
             names = [name for name, (first, count) in here.items() if first <= start < first + count]
             bars = [Bar(start=active[name].start, end=active[name].end, component=name) for name in names]
             if bars:
-                lane = Lane(
-                    group=group.label, first=start, count=stop - start, bars=_filled(bars, simulation)
-                )
-                lanes.append(lane)
+                label = f"{group.label} {ranges(range(start, stop))}"
+                lanes.append(Lane(label=label, has_accelerators=True, bars=_filled(bars, simulation)))
     for name in problem.profile.components:
         if name not in ranks:
             bar = Bar(start=active[name].start, end=active[name].end, component=name)
-            lanes.append(Lane(group="", first=0, count=0, bars=(bar,)))
+            lanes.append(Lane(label="no accelerator", has_accelerators=False, bars=(bar,)))
     return Timeline(
         seconds=simulation.seconds, components=tuple(problem.profile.components), lanes=tuple(lanes)
     )

@@ -37,12 +37,21 @@ def component_rows(plan: Plan, show_all: bool = False) -> list[ComponentRow]:
             groups=", ".join(component.node_groups) or "cluster",
             processes=f"{component.world_size:,}",
             holds=each_holds(component),
-            places=tuple(listed(list(places(component)), MAX_LINES, show_all, "... {} more")),
+            places=(
+                *listed(list(places(component)), MAX_LINES, show_all, "... {} more"),
+                *_engines(component),
+            ),
             share=_part(shares[name]) if name in shares else "",
             shares_with=", ".join(listed(shares_with[name], MAX_NAMES, show_all, "{} more")),
         )
         for name, component in plan.components.items()
     ]
+
+
+def _engines(component: ComponentPlan) -> Iterator[str]:
+    """Which processes belong together, where an engine has several."""
+    if component.engines is not None and component.engines.processes > 1:
+        yield f"every {component.engines.processes} ranks are an engine"
 
 
 def neighbours(plan: Plan) -> dict[str, list[str]]:

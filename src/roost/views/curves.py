@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from roost.views.drawing import Picture, fill_of, text
+from roost.views.drawing import DIM, INK, UNUSED, Picture, fill_of, text
 
 Curves = Mapping[str, Sequence[float]]
 
@@ -49,15 +49,15 @@ def curve_picture(curves: Curves, marks: Mapping[str, float] | None = None) -> P
     for tick in range(5):
         value = low + (high - low) * tick / 4
         parts.append(
-            f'<line x1="{_LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#9aa1ab" '
+            f'<line x1="{_LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="{UNUSED}" '
             f'stroke-opacity="0.4"/>\n'
-            f'<text class="dim" x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end" fill="#6b7280">{value:.3g}</text>\n'
+            f'<text class="dim" x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end" fill="{DIM}">{value:.3g}</text>\n'
         )
     for name, value in marks.items():
         parts.append(
-            f'<line x1="{_LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#6b7280" '
+            f'<line x1="{_LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="{DIM}" '
             f'stroke-dasharray="6 4"/>\n'
-            f'<text class="dim" x="{right - 4}" y="{y(value) - 5:.1f}" text-anchor="end" fill="#6b7280">'
+            f'<text class="dim" x="{right - 4}" y="{y(value) - 5:.1f}" text-anchor="end" fill="{DIM}">'
             f"{text(name)} {value:.3g}</text>\n"
         )
     for bit, (name, values) in enumerate(curves.items()):
@@ -70,10 +70,10 @@ def curve_picture(curves: Curves, marks: Mapping[str, float] | None = None) -> P
         )
         at = _LEFT + bit * 130
         parts.append(f'<rect x="{at}" y="{bottom + 34}" width="14" height="10" fill="{fill_of(bit)}"/>\n')
-        parts.append(f'<text x="{at + 20}" y="{bottom + 43}" fill="#1b1f24">{text(name)}</text>\n')
-    parts.append(f'<text class="dim" x="{_LEFT}" y="{bottom + 18}" fill="#6b7280">step 1</text>\n')
+        parts.append(f'<text x="{at + 20}" y="{bottom + 43}" fill="{INK}">{text(name)}</text>\n')
+    parts.append(f'<text class="dim" x="{_LEFT}" y="{bottom + 18}" fill="{DIM}">step 1</text>\n')
     parts.append(
-        f'<text class="dim" x="{right}" y="{bottom + 18}" text-anchor="end" fill="#6b7280">step {steps}</text>\n'
+        f'<text class="dim" x="{right}" y="{bottom + 18}" text-anchor="end" fill="{DIM}">step {steps}</text>\n'
     )
     return Picture(right + _MARGIN, bottom + 34 + _MARGIN, "".join(parts))
 

@@ -157,8 +157,8 @@ def _nodes(nodes: Sequence[NodeStatus], show_all: bool) -> Iterator[RenderableTy
 def _channels(channels: Sequence[ChannelStatus]) -> Table:
     table = _table(CHANNEL_HEADS)
     for one in channels:
-        name, length, *numbers = channel_cells(one)
-        table.add_row(printable(name), length, *(numbers if one.length is not None else ()))
+        name, *numbers = channel_cells(one)
+        table.add_row(printable(name), *numbers)
     return table
 
 

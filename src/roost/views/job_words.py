@@ -34,9 +34,8 @@ class ComponentLine:
 
 def component_lines(snapshot: JobSnapshot) -> Iterator[ComponentLine]:
     for name, processes in snapshot.components.items():
-        states = Counter(one.state for one in processes)
         planned = sum(one.is_here for one in processes)
-        well = sum(states[state] for state in ("busy", "idle"))
+        well = sum(one.state in ("busy", "idle") for one in processes)
         number = f"{well:,} of {planned:,}" if well < planned else f"{len(processes):,}"
         yield ComponentLine(
             name=name,
@@ -124,7 +123,8 @@ def channel_cells(one: ChannelStatus) -> tuple[str, ...]:
     length = "no answer" if one.length is None else f"{one.length:,}"
     most = f" of {one.capacity:,}" if one.capacity is not None else ""
     numbers = (one.taken, one.waiting_puts, one.waiting_takes, one.put, one.redelivered)
-    return one.name, length + most + ", closed" * one.closed, *(f"{number:,}" for number in numbers)
+    texts = ("" if one.length is None else f"{number:,}" for number in numbers)
+    return one.name, length + most + ", closed" * one.closed, *texts
 
 
 def driver_words(driver: DriverStatus) -> str:

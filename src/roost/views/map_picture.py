@@ -103,7 +103,7 @@ class _Map:
         style: Style,
         rows: Sequence[Row],
         unused: Mapping[int, Unused],
-        states: MapStates = NO_STATES,
+        states: MapStates,
     ) -> None:
         self.unused, self.style, self.plan, self.states = unused, style, plan, states
         self.looks = looks(style)

@@ -15,7 +15,7 @@ from roost.planning.plan import Plan
 from roost.views.style import printable
 
 STYLE = """
-#search { font: inherit; width: 24rem; max-width: 90%; padding: .3rem .5rem; }
+#search { font: inherit; width: 24rem; max-width: 90%; margin-top: .5rem; padding: .3rem .5rem; }
 #found { margin: .4rem 0; padding: 0; list-style: none; max-height: 16rem; overflow-y: auto; }
 .map.searching .row:not(.hit), .map.searching .band:not(.hit) { opacity: .15; }
 """

@@ -27,7 +27,19 @@ _CALLERS = (
     "/runpy.py",
     "/threading.py",
     "asyncio/runners.py",
+    "roost/cli/__init__.py",
+    "roost/cli/chosen_job.py",
+    "roost/cli/driver.py",
+    "roost/cli/ending.py",
+    "roost/cli/launch.py",
+    "roost/cli/profile.py",
+    "roost/cli/verbs.py",
+    "bin/roost",
+    "-packages/click/core.py",
+    "-packages/click/decorators.py",
 )
+# Folders of what the code of a job calls, at the inner end of a stack.
+_LIBRARIES = ("-packages/ray/", "roost/engine/")
 
 
 def log_text(line: LogLine, colour: bool = False) -> str:
@@ -58,13 +70,19 @@ def stacks_text(seen: Sequence[SeenProcess], *, show_all: bool = False, colour: 
 
 
 def _own_frames(thread: ThreadStack) -> Sequence[Frame] | None:
-    """The frames above those of roost and Ray that call the job's code; None for a thread of roost or Ray."""
+    """The frames of the job's code and the call of roost or Ray that it waits in; None for a thread of roost or Ray."""
     if thread.name.startswith(_SYSTEM_THREADS):
         return None
     frames = list(thread.frames)
     while frames and frames[-1].file.replace("\\", "/").endswith(_CALLERS):
         frames.pop()
+    while len(frames) > 1 and all(_of_a_library(frame) for frame in frames[:2]):
+        frames.pop(0)
     return frames
+
+
+def _of_a_library(frame: Frame) -> bool:
+    return any(folder in frame.file.replace("\\", "/") for folder in _LIBRARIES)
 
 
 def _title(process: StartedProcess, state: str, how: str) -> str:

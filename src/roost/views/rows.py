@@ -18,7 +18,6 @@ FEW_UNITS = 4  # up to here the robots of a node are listed one by one
 _SPANS = 3  # ranges of nodes named in one row
 _TAIL = 4  # rows at the end of a long map that are always drawn
 
-
 Run = tuple[NodeOccupancy, NodeOccupancy]  # the first and the last of several neighbouring nodes
 CellRanks = Mapping[str, Sequence[int]]  # the process ranks on one accelerator, by component
 # For each accelerator but the last: the components with a process or engine that is also on the next accelerator.

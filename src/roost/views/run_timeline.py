@@ -82,7 +82,7 @@ def run_timeline(record: RunRecord, window: Span) -> Timeline:
         ]
         gaps = list(_gaps(bars, end - start, everyone, start)) if use.is_device else []
         filled = tuple(sorted([*bars, *gaps], key=lambda bar: bar.start))
-        lanes.append(Lane(group="", first=0, count=int(use.is_device), bars=filled, name=use.label))
+        lanes.append(Lane(label=use.label, has_accelerators=use.is_device, bars=filled))
     return Timeline(seconds=end - start, components=tuple(record.plan.components), lanes=tuple(lanes))
 
 

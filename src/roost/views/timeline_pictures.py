@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roost.suggesting.timeline import Lane, Timeline
-from roost.views.drawing import Picture, fill_of, text
+from roost.views.drawing import DIM, INK, UNUSED, Picture, fill_of, text
 from roost.views.style import Style, hues
 from roost.views.use_lanes import LEFT, SIDE, WIDTH, with_ticks
 
@@ -44,7 +44,9 @@ def bubbles(shown: Timeline) -> list[str]:
 
 def _idle(lane: Lane, shown: Timeline) -> str:
     idle = sum(bar.end - bar.start for bar in lane.bars if not bar.component)
-    return f" {idle / shown.seconds:.0%} idle" if idle > 0.005 * shown.seconds and lane.count else ""
+    if not lane.has_accelerators or idle <= 0.005 * shown.seconds:
+        return ""
+    return f" {idle / shown.seconds:.0%} idle"
 
 
 def timeline_picture(shown: Timeline) -> Picture:
@@ -53,14 +55,14 @@ def timeline_picture(shown: Timeline) -> Picture:
     parts = []
     for number, lane in enumerate(shown.lanes):
         y = SIDE + number * _ROW
-        parts.append(f'<text x="{SIDE}" y="{y + 16}" fill="#1b1f24">{text(lane.label)}</text>\n')
+        parts.append(f'<text x="{SIDE}" y="{y + 16}" fill="{INK}">{text(lane.label)}</text>\n')
         for bar in lane.bars:
             x, wide = LEFT + bar.start * scale, max(1.0, (bar.end - bar.start) * scale)
             name = bar.component or bar.reason
             title = f"<title>{text(name)}: {bar.start:.4g} to {bar.end:.4g} s</title>"
             place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_ROW - 6}"'
             if not bar.component:
-                dash = 'fill="none" stroke="#9aa1ab" stroke-dasharray="3 3"'
+                dash = f'fill="none" stroke="{UNUSED}" stroke-dasharray="3 3"'
                 parts.append(f"<g>{title}<rect {place} {dash}/>{_label(name, x, y, wide, True)}</g>\n")
             else:
                 rect = f'<rect {place} rx="3" fill="{fill_of(colours[bar.component])}"/>'
@@ -72,5 +74,5 @@ def timeline_picture(shown: Timeline) -> Picture:
 def _label(name: str, x: float, y: float, wide: float, dim: bool) -> str:
     if len(name) * 7.3 > wide - 4:
         return ""
-    kind = ' class="dim" fill="#6b7280"' if dim else ' fill="#1b1f24"'
+    kind = f' class="dim" fill="{DIM}"' if dim else f' fill="{INK}"'
     return f'<text{kind} x="{x + wide / 2:.1f}" y="{y + 16}" text-anchor="middle">{text(name)}</text>'

@@ -7,6 +7,7 @@ import html
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -110,11 +111,8 @@ class PageServer:
             elif quiet >= KEEP_ALIVE:
                 yield ": still here\n\n"
                 quiet = 0.0
-            with_deadline = asyncio.wait_for(self._closing.wait(), EVERY)
-            try:
-                await with_deadline
-            except asyncio.TimeoutError:
-                continue
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), EVERY)
 
 
 async def _no_icon(request: Request) -> Response:
