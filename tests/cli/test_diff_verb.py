@@ -104,8 +104,19 @@ def test_show_shows_a_plan_as_plan_does(cli: Any) -> None:
     assert cli("show", "plan.json", "--json").data == cli(*job, "--json").data
 
 
+def test_a_saved_plan_where_a_job_belongs_is_named(cli: Any) -> None:
+    assert cli("plan", "job.yaml", "--on", "2x8", "-o", "plan.json").code == 0
+    for words in (["plan", "plan.json", "--on", "2x8"], ["validate", "plan.json"], ["launch", "plan.json"]):
+        done = cli(*words)
+        assert done.code == 1
+        assert "error[RC102]: this is a saved plan, not a job" in done.err
+        assert "`roost show` shows it" in done.err
+        assert "`cluster` section" not in done.err
+
+
 def test_show_refuses_what_is_no_plan(cli: Any) -> None:
     done = cli("show", "job.yaml")
     assert (done.code, done.out) == (1, "")
-    assert "error[RS101]: job.yaml: this is not a saved plan" in done.err
+    assert "error[RS101]: job.yaml: this is not a saved plan\n  = why: it is not JSON: " in done.err
+    assert "= help: `roost plan JOB -o PLAN` saves the plan of a job; give that file" in done.err
     assert cli("show", "job.yaml", "--svg", "job.yaml").code == 2

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from roost.cli.code_pages import CodePage, code_page
-from roost.errors import CODES, RoostError
+from roost.codes import CODES
+from roost.errors import RoostError
 
 PAGES = [code_page(code) for code in CODES]
 

@@ -121,6 +121,30 @@ def test_lines_and_stacks_as_text() -> None:
     assert "forward" in stacks_text(seen, show_all=True)
 
 
+def test_stacks_show_the_code_of_the_job_alone() -> None:
+    packages, roost = "/venv/lib/python3.11/site-packages", "/srv/roost/src/roost"
+    driver = [
+        ("Worker.get_objects", f"{packages}/ray/_private/worker.py"),
+        ("patient_get", f"{roost}/engine/connection/cluster_watch.py"),
+        ("RayResult.wait", f"{roost}/engine/ray_backend/ray_result.py"),
+        ("main", "/srv/job/program.py"),
+        ("drive", f"{roost}/cli/driver.py"),
+        ("run_job", f"{roost}/cli/launch.py"),
+        ("Context.invoke", f"{packages}/click/core.py"),
+        ("run", f"{roost}/cli/verbs.py"),
+        ("main", f"{roost}/cli/__init__.py"),
+        ("<module>", "/venv/bin/roost"),
+    ]
+    frames = tuple(Frame(function=function, file=file, line=3) for function, file in driver)
+    stacks = ProcessStacks(state="running", threads=(ThreadStack(name="MainThread", frames=frames),))
+    seen = [SeenProcess(process=ACTOR, stacks=stacks)]
+    assert stacks_text(seen).splitlines()[2:] == [
+        f"    RayResult.wait ({roost}/engine/ray_backend/ray_result.py:3)",
+        "    main (/srv/job/program.py:3)",
+    ]
+    assert stacks_text(seen, show_all=True).count(":3)") == len(driver)
+
+
 def test_a_job_that_is_taken_down_is_an_error_of_the_job() -> None:
     assert code_of(JobTakenDown(code="RE150", what="job 'j' was taken down by someone")) == FAILED
 

@@ -76,6 +76,23 @@ def raises(run, config):
 async def awaits(run, config):
     return len(await run["actor"].step([1]))
 
+def closes_output(run, config):
+    sys.stdout.close()
+    return 4
+
+def has_no_output(run, config):
+    sys.stdout = sys.stderr = None
+    return 4
+
+def ends_strangely(run, config):
+    raise GeneratorExit("strange")
+
+def generator(run, config):
+    yield 1
+
+async def async_generator(run, config):
+    yield 1
+
 def takes_one(run):
     pass
 
@@ -169,6 +186,33 @@ def test_exit_codes_of_the_driver(
     assert (done.code, done.out) == (code, out), done.err
     assert done.err.endswith(f"ended with exit code {code}\n" if code else "ended\n")
     assert ("no more prompts\n" in done.err) == (arguments[-1] == "+trainer.exits=no more prompts")
+
+
+@pytest.mark.parametrize("driver", ["closes_output", "has_no_output"])
+def test_a_driver_may_close_its_output(folder: Path, driver: str) -> None:
+    done = subprocess.run(  # a process of its own, whose output it is
+        [SCRIPT, "launch", "job.yaml", f"driver=program:{driver}"],
+        cwd=folder,
+        env={**os.environ, "ROOST_INLINE": "1x4"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 4, done.stderr
+    assert "roost has a bug" not in done.stderr
+
+
+def test_a_driver_that_ends_strangely_has_failed(inline: Callable[..., Any]) -> None:
+    done = inline("driver=program:ends_strangely")
+    assert done.code == 5
+    assert "roost/cli" not in done.err
+    assert done.err.endswith("GeneratorExit: strange\nended with exit code 5\n")
+
+
+@pytest.mark.parametrize("driver", ["generator", "async_generator"])
+def test_a_driver_that_would_run_nothing_is_refused(inline: Callable[..., Any], driver: str) -> None:
+    err = offline(inline, f"driver=program:{driver}")
+    assert f"error[RC107]: program:{driver} cannot be called as a driver" in err
+    assert "it has a `yield`, so a call would run nothing of it" in err
 
 
 def test_the_traceback_of_the_driver_is_the_users(inline: Callable[..., Any]) -> None:
@@ -369,6 +413,8 @@ def test_wrong_usage(cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         ["--plan", "plan.json", "--model-parallel"],
         ["--on", "1by4"],
         ["--timeout", "0"],
+        ["--timeout", "nan"],
+        ["--on", "1x4", "--job", "../up"],
         ["1x4"],
     ):
         done = cli("launch", "job.yaml", *arguments)

@@ -17,8 +17,10 @@ from running import eventually, new_job, roost_command
 
 import roost
 from roost.cli.output_schemas import output_schema
+from roost.cli.status import Show, _watch
 from roost.engine.events import Event
 from roost.engine.job.job_folder import JobHistory
+from roost.engine.job_snapshot import JobSnapshot
 
 
 @pytest.fixture
@@ -67,6 +69,25 @@ def test_wrong_usage(cli: Any, arguments: list[str], said: str) -> None:
     done = cli("status", *arguments)
     assert done.code == 2
     assert said in done.err
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_watching_ends_when_its_reader_leaves(monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
+    reading, writing = os.pipe()
+    quiet = [JobSnapshot(job="quiet", time=0, state="running")]  # nothing of it changes
+    looks: list[int] = []
+
+    def read() -> list[JobSnapshot]:
+        looks.append(len(looks))
+        assert len(looks) < 3
+        if len(looks) == 2:
+            os.close(reading)
+        return quiet
+
+    with open(writing, "w", encoding="utf-8") as stdout:  # noqa: PTH123
+        monkeypatch.setattr("sys.stdout", stdout)
+        show = Show(one=True, show_all=False, as_json=as_json)
+        _watch(read, quiet, "quiet", show, every=0)
 
 
 def by_name(job: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,16 @@ def test_submitting(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     done = cli(*words)
     assert done.code == 5
     assert "sbatch refused it: no such partition" in done.err
+
+
+def test_an_odd_head_stays_one_word(cli: Any) -> None:
+    odd = "h; touch taken"
+    told = cli("up", "hosts", "job.yaml", "--on", "2x8", "--head", odd, "--run", "true").out
+    lines = [line for line in told.splitlines() if "touch" in line]
+    assert len(lines) == 3
+    assert all(any(odd in word for word in shlex.split(line)) for line in lines)
+    nodes = r'nodes: [{hostname: "a\ntouch taken", ip: 10.0.0.1, accelerators: 8}]'
+    Path("odd.yaml").write_text(nodes)
+    small = ["cluster.num_nodes=1", "cluster.component_placement.actor=0-7"]
+    told = cli("up", "hosts", "job.yaml", *small, "--inventory", "odd.yaml", "--run", "true")
+    assert "# node 0, on a touch taken\n" in told.out, told.err

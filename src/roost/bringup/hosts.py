@@ -36,14 +36,16 @@ def _command(start: JobStart, rank: int, head: str, port: int) -> str:
     variables = {"ROOST_NODE_RANK": str(rank), **node_variables(shape, start.declare)}
     set_here = "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items())
     where = (
-        f"--head --node-ip-address={head} --port={port}" if rank == 0 else f"--address={endpoint(head, port)}"
+        f"--head --node-ip-address={shlex.quote(head)} --port={port}"
+        if rank == 0
+        else f"--address={endpoint(shlex.quote(head), port)}"
     )
     return f"{set_here}{TOKEN} ray start {where}{options_text(ray_resources(shape, start.declare))}"
 
 
 def run_line(start: JobStart, head: str, port: int) -> str:
     """The last command, on node 0."""
-    set_here = f"RAY_ADDRESS={endpoint(head, port)} {TOKEN}"
+    set_here = f"RAY_ADDRESS={endpoint(shlex.quote(head), port)} {TOKEN}"
     if start.waits:
         return f"{set_here} {start.command}"
     return f"export {set_here}; {start.waiting_command}"
@@ -57,7 +59,7 @@ def hosts_text(start: JobStart, head: str, port: int) -> str:
         "# 2. Start Ray, the head first.",
     ]
     for line in host_lines(start, head, port):
-        where = f", on {line.host}" if line.host else ""
+        where = f", on {' '.join(line.host.split())}" if line.host else ""  # stays in its comment
         lines += [f"# node {line.rank}{where}", *start.setup, line.command]
     lines += [
         "",

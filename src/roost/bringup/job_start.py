@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from roost.errors import ConfigurationError, Finding, nearest
 from roost.inventory.accelerators import AcceleratorType, known_accelerators
@@ -76,13 +77,20 @@ class JobStart:
         held, groups = node.accelerators, self.plan.inventory.groups.values()
         mine = [group for group in groups if node.rank in group.node_ranks]
         names = [held.model if held.count else "", *(group.label for group in mine)]
-        has_robot = any(unit.node_rank == node.rank for group in mine for unit in group.hardware)
         return NodeShape(
             accelerators=held,
             cpus=node.cpus,
             selections=tuple(self.select[name] for name in dict.fromkeys(names) if name in self.select),
-            host=node.hostname if has_robot else "",
+            host=node.hostname if self._robots(node) else "",
         )
+
+    def _robots(self, node: Node) -> list[str]:
+        """The groups whose hardware is on this node."""
+        return [
+            group.label
+            for group in self.plan.inventory.groups.values()
+            if any(unit.node_rank == node.rank for unit in group.hardware)
+        ]
 
     def shapes(self) -> tuple[ShapedNodes, ...]:
         """The shapes in order of their first node, each with all its nodes."""
@@ -93,14 +101,10 @@ class JobStart:
 
     def runs(self) -> tuple[ShapedNodes, ...]:
         """The nodes in rank order, with neighbours of one shape together."""
-        runs: list[ShapedNodes] = []
-        for node in self.nodes:
-            shape = self.shape_of(node)
-            if runs and runs[-1].shape == shape:
-                runs[-1] = ShapedNodes(shape=shape, ranks=(*runs[-1].ranks, node.rank))
-            else:
-                runs.append(ShapedNodes(shape=shape, ranks=(node.rank,)))
-        return tuple(runs)
+        return tuple(
+            ShapedNodes(shape=shape, ranks=tuple(node.rank for node in run))
+            for shape, run in groupby(self.nodes, key=self.shape_of)
+        )
 
     def problems(self) -> list[Finding]:
         """Names in `select` that the plan does not have, and nodes that the target cannot tell apart."""
@@ -118,12 +122,7 @@ class JobStart:
             remedy = f"name them as this cluster does: --select {unnamed[0]}=..."
             findings.append(Finding(code="RW112", what=what, remedy=remedy))
         for node in self.nodes:
-            shape = self.shape_of(node)
-            robots = [
-                group.label
-                for group in self.plan.inventory.groups.values()
-                if any(unit.node_rank == node.rank for unit in group.hardware)
-            ]
+            shape, robots = self.shape_of(node), self._robots(node)
             if robots and not shape.host and not shape.selections:
                 what = (
                     f"nothing says which machine is node {node.rank}, where the hardware of {robots[0]!r} is"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -80,12 +80,9 @@ def name_of(text: str) -> str:
 
 def _pod_groups(start: JobStart) -> tuple[ShapedNodes, ...]:
     """Node 0, which is the head, and then the other nodes by shape."""
-    groups = [ShapedNodes(shape=start.shape_of(start.nodes[0]), ranks=(0,))]
-    for one in start.shapes():
-        ranks = tuple(rank for rank in one.ranks if rank != 0)
-        if ranks:
-            groups.append(ShapedNodes(shape=one.shape, ranks=ranks))
-    return tuple(groups)
+    head = ShapedNodes(shape=start.shape_of(start.nodes[0]), ranks=(0,))
+    others = (replace(one, ranks=tuple(filter(None, one.ranks))) for one in start.shapes())
+    return (head, *(one for one in others if one.ranks))
 
 
 def _entrypoint(start: JobStart, options: KubernetesOptions) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from roost.bringup.job_start import JobStart, ShapedNodes, node_variables, options_text, ray_resources
+from roost.errors import counted
 from roost.inventory.accelerators import AcceleratorType
 
 NO_GRES = "none"
@@ -17,7 +18,6 @@ class SlurmOptions:
     time: str | None = None
     partition: str | None = None
     account: str | None = None
-    output: str = "%x-%j.log"
     gres: str | None = None  # Slurm's name of the accelerators; NO_GRES: do not ask for them
     directives: tuple[str, ...] = ()  # further ones, such as --qos=high
 
@@ -37,7 +37,7 @@ def sbatch_script(start: JobStart, options: SlurmOptions) -> str:
     return (
         (
             f"#!/bin/bash\n{_header(start, options, runs)}\n"
-            f"# Written by `roost up slurm`: starts Ray on {_nodes(len(start.nodes))}, runs the job on the first one, and ends Ray.\n"
+            f"# Written by `roost up slurm`: starts Ray on {counted(len(start.nodes), 'node')}, runs the job on the first one, and ends Ray.\n"
             "# Only this allocation is touched. The exit code is the job's.\n"
             f"set -u\ntimeout={start.timeout:.0f}  # seconds that the nodes may take to be there\n\n"
             f"{setup}{_BEFORE}\n{_start_node(start, runs)}\n{_AFTER}"
@@ -47,14 +47,10 @@ def sbatch_script(start: JobStart, options: SlurmOptions) -> str:
     )
 
 
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
-
-
 def _header(start: JobStart, options: SlurmOptions, runs: tuple[ShapedNodes, ...]) -> str:
     first = [
         f"--job-name={start.name}",
-        f"--output={options.output}",
+        "--output=%x-%j.log",
         "--open-mode=append",  # a requeued job keeps its earlier output
         "--signal=B:TERM@60",  # the script ends the job in order before the time limit
     ]

@@ -26,8 +26,6 @@ model_parallel_option = click.option(
 live_option = click.option(
     "--live", is_flag=True, help="The cluster: the Ray that RAY_ADDRESS names, or yours on this machine."
 )
-
-
 inventory_option = click.option(
     "--inventory", metavar="FILE", type=click.Path(), help="The cluster, from an inventory file."
 )

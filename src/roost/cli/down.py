@@ -42,21 +42,13 @@ def command(job: str, address: str | None, grace: float, timeout: float, force: 
         where = f"process {driver.get('pid')} on {reached.run.get('host')}"
     problems = []
     if done.left:
-        problems.append(
-            Finding(
-                code="RE151",
-                what=f"{done.left} of job {job!r} did not end in {timeout:g} s",
-                remedy="give it longer with --timeout; `ray list actors` and `ray list placement-groups` show what is left",
-            )
-        )
+        what = f"{done.left} of job {job!r} did not end in {timeout:g} s"
+        remedy = "give it longer with --timeout; `ray list actors` and `ray list placement-groups` show what is left"
+        problems.append(Finding(code="RE151", what=what, remedy=remedy))
     if done.silent:
-        problems.append(
-            Finding(
-                code="RE151",
-                what=f"{', '.join(done.silent)} did not answer, so processes of job {job!r} may be left there",
-                remedy="look there, and repeat the command once the node answers",
-            )
-        )
+        what = f"{', '.join(done.silent)} did not answer, so processes of job {job!r} may be left there"
+        remedy = "look there, and repeat the command once the node answers"
+        problems.append(Finding(code="RE151", what=what, remedy=remedy))
     if as_json:
         emit_result(
             job=job,

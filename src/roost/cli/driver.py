@@ -24,7 +24,9 @@ def drive(driver: Driver, run: Any, config: Any) -> int:
         return _code(end.code or FINE)
     except JobTakenDown:  # nothing of the driver's doing, so its traceback tells nothing
         raise
-    except (Exception, asyncio.CancelledError) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an asyncio.CancelledError too
         emit("")  # what the driver printed comes before its traceback
         tell(users_traceback(error))
         return UNREACHABLE if isinstance(error, ClusterGone) else FAILED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -121,8 +122,13 @@ def _open_streams() -> None:
 
 
 def emit(text: str, stream: TextIO | None = None) -> bool:
-    """Write a result. A reader that stops early, as in `| head`, is not an error: then it is False."""
+    """Write a result. A reader that stops early, as in `| head`, is not an error: then it is False.
+
+    Nor is a stream that user code has closed.
+    """
     stream = stream or sys.stdout
+    if _is_closed(stream):
+        return False
     try:
         stream.write(text)
         stream.flush()
@@ -130,6 +136,21 @@ def emit(text: str, stream: TextIO | None = None) -> bool:
         _silence(stream)
         return False
     return True
+
+
+def _is_closed(stream: TextIO | None) -> bool:
+    """Whether user code has closed a stream, or set it to None. A stream of its own may not say."""
+    return stream is None or getattr(stream, "closed", False)
+
+
+def has_reader(stream: TextIO) -> bool:
+    """False for a pipe whose reader has left, as `| head` does: also before anything is written to it."""
+    try:
+        poll = select.poll()
+        poll.register(stream, 0)
+        return not any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):  # it has no file descriptor
+        return True
 
 
 def _silence(stream: TextIO) -> None:
@@ -175,7 +196,12 @@ def _talk(text: str) -> None:
 
 
 def wants_colour(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        not _is_closed(stream)
+        and stream.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def is_ascii(stream: TextIO) -> bool:

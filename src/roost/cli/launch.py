@@ -25,6 +25,7 @@ from roost.cli.plan_output import drawn
 from roost.cli.shell_completion import complete_component
 from roost.cli.user_code import UserCode, users_traceback
 from roost.config.document import Document, JobFile, as_written
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.job import Job, read_job
 from roost.config.program import Program, Roles, driver_config, read_program, unmatched
 from roost.engine.cluster import Cluster
@@ -82,6 +83,8 @@ def command(**given: Any) -> int:
         raise click.UsageError(
             "ROOST_INLINE is set, so no Ray is used, and --address has no meaning with it."
         )
+    if options.job is not None and not NAME.fullmatch(options.job):  # before an embedded Ray is started
+        raise click.BadParameter(f"{options.job[:100]!r} is not a job name; {NAME_RULE}", param_hint="--job")
     planned = [one for one in options.overrides if re.split(r"[.=/@]", one.lstrip("+~"))[0] in _PLANNED]
     if options.plan_file is not None and planned:
         what = f"--plan is placed already, so {hide_rest(planned[0])} would change nothing."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -32,11 +33,21 @@ def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
+class _Seconds(click.FloatRange):
+    """A range that refuses `nan`, which is neither too little nor too much."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return found
+
+
 def seconds_option(
     name: str, default: float, help: str = "", least: float | None = None
 ) -> Callable[[Command], Command]:
     """A number of seconds: `least` or more, or else more than 0."""
-    kind = click.FloatRange(min=0, min_open=True) if least is None else click.FloatRange(min=least)
+    kind = _Seconds(min=0, min_open=True) if least is None else _Seconds(min=least)
     words = f"{help} Default: {default:g}.".lstrip()
     return click.option(name, type=kind, default=default, metavar="SECONDS", help=words)
 

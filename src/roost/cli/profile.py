@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import click
@@ -176,11 +177,9 @@ def _placed(
 def _width(section: Mapping[str, Any], planned: ComponentPlan) -> int:
     """The accelerators of a process: what the section says, or what the job's placement gives it."""
     said = about(section, planned.name).get("accelerators_per_process")
-    return int(
-        said
-        if said is not None
-        else max([1, *(len(place.hardware) for place in planned.members if place.holds_accelerators)])
-    )
+    if said is not None:
+        return int(said)
+    return max([1, *(len(place.hardware) for place in planned.members if place.holds_accelerators)])
 
 
 class _Measuring:
@@ -230,12 +229,8 @@ class _Measuring:
             self.widths[name] = _width(self.section, part)
             seconds = seconds_of(record, name, iterations, about(self.section, name).get("calls", ()))
             if seconds is not None:
-                devices = {
-                    (place.cluster_node_rank, device)
-                    for place in part.members
-                    if place.holds_accelerators
-                    for device in place.hardware
-                }
+                held = (place.devices for place in part.members if place.holds_accelerators)
+                devices = set(chain.from_iterable(held))
                 self.measured.setdefault(name, {}).setdefault(len(devices), []).append(seconds)
                 tell(f"  {name} at {len(devices)}: {seconds:.4g} s")
 

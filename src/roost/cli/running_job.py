@@ -80,9 +80,9 @@ def connected(address: str) -> Iterator[None]:
 
 
 @contextmanager
-def _ended_if_late(address: str, within: float = CONNECT_WITHIN) -> Iterator[None]:
+def _ended_if_late(address: str) -> Iterator[None]:
     """End this process if the block takes too long: Ray's own calls cannot be interrupted otherwise."""
-    timer = threading.Timer(within, _give_up, (address, within))
+    timer = threading.Timer(CONNECT_WITHIN, _give_up, (address,))
     timer.daemon = True
     timer.start()
     try:
@@ -91,14 +91,8 @@ def _ended_if_late(address: str, within: float = CONNECT_WITHIN) -> Iterator[Non
         timer.cancel()
 
 
-def _give_up(address: str, within: float) -> None:
-    tell_findings(
-        [
-            Finding(
-                code="RE101",
-                what=f"Ray at {address} has not answered in {within:g} s",
-                remedy="is the machine of its head overloaded, or stopped?",
-            )
-        ]
-    )
+def _give_up(address: str) -> None:
+    what = f"Ray at {address} has not answered in {CONNECT_WITHIN:g} s"
+    remedy = "is the machine of its head overloaded, or stopped?"
+    tell_findings([Finding(code="RE101", what=what, remedy=remedy)])
     os._exit(UNREACHABLE)

@@ -9,9 +9,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from roost.cli.chosen_plan import is_saved_plan
+from roost.codes import CODES
 from roost.config.document import JobFile, as_written
 from roost.config.job import read_job
-from roost.errors import CODES, Path, RoostError, dotted
+from roost.errors import Path, RoostError, dotted
 from roost.planning.files import load_plan
 from roost.secret_names import looks_secret
 

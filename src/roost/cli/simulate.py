@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -70,7 +70,13 @@ def command(
         raise ConfigurationError(code="RS105", what=f"{arrangement}: {wrong[0]}", remedy=remedy)
     done = simulate(tree, problem, tails=lengths, seed=seed, most_stale=max_staleness)
     if as_json:
-        emit_result(**_as_dict(done))
+        emit_result(
+            seconds=done.seconds,
+            model_seconds=done.model_seconds,
+            error=done.error,
+            staleness=done.staleness,
+            activities=[asdict(one) for one in done.activities],
+        )
         return FINE
     off = done.seconds / done.model_seconds - 1
     emit(f"{done.seconds:.6g} s per iteration; the model says {done.model_seconds:.6g} s ({off:+.1%})\n")
@@ -89,16 +95,3 @@ def _read(path: str) -> Arrangement:
             raise
         remedy = "save one with `roost suggest --json`"
         raise ConfigurationError(code="RS105", what=f"{path} is not JSON", remedy=remedy) from None
-
-
-def _as_dict(done: Any) -> dict[str, Any]:
-    return {
-        "seconds": done.seconds,
-        "model_seconds": done.model_seconds,
-        "error": done.error,
-        "staleness": done.staleness,
-        "activities": [
-            {"component": one.component, "start": one.start, "end": one.end, "busy": one.busy}
-            for one in done.activities
-        ],
-    }

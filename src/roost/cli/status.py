@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 import click
@@ -20,6 +20,7 @@ from roost.cli.ending import (
     emit,
     emit_line,
     emit_result,
+    has_reader,
     refused,
     tell_findings,
     wants_colour,
@@ -36,6 +37,7 @@ from roost.views.job_text import render_changes, render_job, render_jobs
 from roost.web.live_jobs import Read
 
 MOST_ENDED = 5  # jobs that have ended, in a list of jobs
+ShowJobs = Callable[[Sequence[JobSnapshot]], bool]  # False once nobody reads it
 
 
 @click.command("status")
@@ -111,13 +113,13 @@ def command(
 
 
 def _watch(read: Read, found: Sequence[JobSnapshot], job: str | None, show: Show, every: float) -> None:
-    """Show what was found, and look again, until Ctrl-C or the end of the job."""
-    with show.watching() as watching:
-        watching.jobs(found)
-        while job is None or found[0].state != "ended":
+    """Show what was found, and look again, until Ctrl-C, the end of the job, or that of the reader."""
+    with show.again_and_again() as shown:
+        while shown(found) and (job is None or found[0].state != "ended"):
             time.sleep(every)
+            if not has_reader(sys.stdout):
+                break
             found = read()
-            watching.jobs(found)
 
 
 def past_snapshots(job: str | None, besides: Sequence[str] = ()) -> list[JobSnapshot]:
@@ -150,37 +152,46 @@ class Show:
             return render_job(found[0], width=width, colour=colour, show_all=self._show_all)
         return render_jobs(found, width=width, colour=colour)
 
-    def watching(self) -> Watching:
+    def again_and_again(self) -> AbstractContextManager[ShowJobs]:
+        """For --watch: a line of JSON for each look, drawing in place, or lines of changes."""
         if self.as_json:
-            return Watching(self)
-        return OnTerminal(self) if wants_redraw() else InLines(self)
+            return nullcontext(lambda found: emit_line(jobs=[one.to_dict() for one in found]))
+        return _redrawn(self.text) if wants_redraw() else nullcontext(_InLines(self.text))
 
 
-class Watching(AbstractContextManager["Watching"]):
-    """Shows jobs again and again: a line of JSON for each look."""
+@contextmanager
+def _redrawn(text: Callable[[Sequence[JobSnapshot]], str]) -> Iterator[ShowJobs]:
+    """Draws in place, on a screen of its own. The last look stays when it ends."""
+    last = ""
 
-    def __init__(self, show: Show) -> None:
-        self.show = show
+    def draw(found: Sequence[JobSnapshot]) -> bool:
+        nonlocal last
+        last = text(found)
+        live.update(Text.from_ansi(last), refresh=True)
+        return True
 
-    def jobs(self, found: Sequence[JobSnapshot]) -> None:
-        emit_line(jobs=[one.to_dict() for one in found])
+    try:
+        with Live(console=Console(file=sys.stdout), screen=True, auto_refresh=False) as live:
+            yield draw
+    finally:
+        emit(last)
 
-    def __exit__(self, *_: object) -> None:
-        pass
 
+class _InLines:
+    """Shows all of it once, and then a line for each change."""
 
-class InLines(Watching):
-    """All of it once, and then a line for each change."""
+    def __init__(self, text: Callable[[Sequence[JobSnapshot]], str]) -> None:
+        self._text = text
+        self._before: dict[str, JobSnapshot] | None = None
 
-    _before: dict[str, JobSnapshot] | None = None
-
-    def jobs(self, found: Sequence[JobSnapshot]) -> None:
+    def __call__(self, found: Sequence[JobSnapshot]) -> bool:
         if self._before is None:
-            emit(self.show.text(found))
+            text = self._text(found)
         else:
-            for line in self._changes(self._before, found):
-                emit(f"{time.strftime('%H:%M:%S')} {line}\n")
+            now = time.strftime("%H:%M:%S")
+            text = "".join(f"{now} {line}\n" for line in self._changes(self._before, found))
         self._before = {one.job: one for one in found}
+        return emit(text)
 
     def _changes(self, before: dict[str, JobSnapshot], found: Sequence[JobSnapshot]) -> Iterator[str]:
         for one in found:
@@ -190,28 +201,6 @@ class InLines(Watching):
                 yield f"job {one.job}: new, {one.state}"
         for name in before.keys() - {one.job for one in found}:
             yield f"job {name}: ended"
-
-
-class OnTerminal(Watching):
-    """Draws in place, on a screen of its own. The last look stays when it ends."""
-
-    _last = ""
-
-    def __init__(self, show: Show) -> None:
-        super().__init__(show)
-        self._live = Live(console=Console(file=sys.stdout), screen=True, auto_refresh=False)
-
-    def __enter__(self) -> OnTerminal:
-        self._live.__enter__()
-        return self
-
-    def jobs(self, found: Sequence[JobSnapshot]) -> None:
-        self._last = self.show.text(found)
-        self._live.update(Text.from_ansi(self._last), refresh=True)
-
-    def __exit__(self, *_: object) -> None:
-        self._live.__exit__(None, None, None)
-        emit(self._last)
 
 
 def wants_redraw() -> bool:

@@ -34,7 +34,7 @@ from roost.cli.ending import (
 from roost.cli.options import all_of, seconds_option
 from roost.cli.plan_output import check_files
 from roost.cli.running_job import named_or_own
-from roost.config.fields import NAME
+from roost.config.fields import NAME, NAME_RULE
 from roost.config.job import Job, read_job
 from roost.config.text_files import is_pipe
 from roost.errors import RoostError, error_for, errors_in
@@ -222,8 +222,7 @@ def _written(
     if is_pipe(config.path) or is_pipe(Path(given["plan_file"] or "")):
         raise click.UsageError("the job starts later, so it must be in a file: a pipe is gone by then.")
     if given["name"] is not None and not NAME.fullmatch(given["name"]):
-        what = f"{given['name']!r}: use letters, digits, dot, dash and underscore, at most 64 of them"
-        raise click.BadParameter(what, param_hint="--name")
+        raise click.BadParameter(f"{given['name']!r}: {NAME_RULE}", param_hint="--name")
     if submit and output is None:
         raise click.UsageError(f"{submit[0]} reads a file: say which with -o.")
     try:

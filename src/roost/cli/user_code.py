@@ -71,6 +71,9 @@ class UserCode:
             return None
         if not callable(function):
             what, problem = f"{import_path} is not a function", ""
+        elif _yields(function):
+            what = f"{import_path} cannot be called as a driver"
+            problem = "it has a `yield`, so a call would run nothing of it"
         elif problem := _mismatch(function, None, None):
             what = f"{import_path} cannot be called as a driver"
         else:
@@ -170,6 +173,12 @@ def _mismatch(function: Any, *args: Any, **kwargs: Any) -> str:
     except TypeError as error:
         return str(error)
     return ""
+
+
+def _yields(function: Any) -> bool:
+    """Whether a call only makes a generator."""
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
 
 
 def _current_folder() -> str:

@@ -19,7 +19,7 @@ from roost.cli.ending import (
 from roost.config.document import Document, JobFile, as_written
 from roost.config.job import read_job
 from roost.config.program import program_problems
-from roost.errors import Finding, RoostError, errors_in
+from roost.errors import Finding, RoostError, counted, errors_in
 from roost.inventory.group_reading import build_groups
 from roost.inventory.inventory import Inventory
 
@@ -81,7 +81,7 @@ def problems_of(
 def _placement_problems(document: Document, where: Inventory | None, model_parallel: bool) -> list[Finding]:
     if where is None:
         job, findings = read_job(document)
-        _, more = build_groups(job.groups, job.num_nodes, job.document, ("cluster", "node_groups"))
+        _, more = build_groups(job.groups, job.num_nodes, job.document)
         return [*findings, *more]
     try:
         return list(placement_class(model_parallel)(document, where).findings)
@@ -91,10 +91,7 @@ def _placement_problems(document: Document, where: Inventory | None, model_paral
 
 def _verdict(findings: list[Finding], code: int) -> str:
     errors = len(errors_in(findings))
-    parts = [
-        f"{count} {noun}{'s' * (count > 1)}"
-        for count, noun in ((errors, "error"), (len(findings) - errors, "warning"))
-        if count
-    ]
+    numbers = {"error": errors, "warning": len(findings) - errors}
+    parts = [counted(number, noun) for noun, number in numbers.items() if number]
     verdict = ["fine"] if code == FINE else ["does not fit"] if code == NO_FIT else []
     return ", ".join([*verdict, *parts])
