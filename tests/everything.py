@@ -9,6 +9,7 @@ python tests/everything.py [pytest options]
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +32,9 @@ MOVED = {"engine/test_pools.py", "engine/test_reservation.py"}
 NOT_HERE = "not torch and not router and not browser and not slow and not soak"
 WITHOUT_RAY = f"not ray and not netns and {NOT_HERE}"
 WITH_RAY = f"(ray or netns) and {NOT_HERE}"
+# Files are looked at before pytest collects their tests, which takes seconds for thousands of tests.
+SOME_WITH_RAY = re.compile(r"mark\.(ray|netns)\b")
+ALL_WITH_RAY = re.compile(r"^pytestmark = .*mark\.(ray|netns)\b", re.MULTILINE)
 
 
 def is_of_first_half(name: str) -> bool:
@@ -47,21 +51,21 @@ def share_of(name: str) -> str:
 
 def commands(options: list[str]) -> dict[str, list[str]]:
     """The command of each process."""
-    files = {path.relative_to(TESTS).as_posix(): str(path) for path in sorted(TESTS.rglob("test_*.py"))}
+    files = {path.relative_to(TESTS).as_posix(): path for path in sorted(TESTS.rglob("test_*.py"))}
     if unknown := (OWN_RAYS | MOVED) - files.keys():
         sys.exit(f"{__file__} names files that do not exist: {', '.join(sorted(unknown))}")
     shares: dict[str, list[str]] = {"engine": [], "rays": [], "rest": []}
+    halves: dict[str, list[str]] = {"half 1": [], "half 2": []}
     for name, path in files.items():
-        shares[share_of(name)].append(path)
-    halves = [
-        [path for name, path in files.items() if is_of_first_half(name) == first] for first in (True, False)
-    ]
+        text = path.read_text("utf-8")
+        if SOME_WITH_RAY.search(text):
+            shares[share_of(name)].append(str(path))
+        if not ALL_WITH_RAY.search(text):
+            halves["half 1" if is_of_first_half(name) else "half 2"].append(str(path))
     pytest, later = [sys.executable, "-m", "pytest", *options, "-m"], ["nice", "-n", "10"]
     return {
         **{name: [*pytest, WITH_RAY, *paths] for name, paths in shares.items()},
-        **{
-            f"half {number}": [*later, *pytest, WITHOUT_RAY, *paths] for number, paths in enumerate(halves, 1)
-        },
+        **{name: [*later, *pytest, WITHOUT_RAY, *paths] for name, paths in halves.items()},
         "lint": [*later, "make", "lint"],
     }
 

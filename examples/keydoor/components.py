@@ -69,7 +69,8 @@ class Rollout(OnDevice):
         self.steps.append((seen, actions, chosen(table, actions)))
         return actions
 
-    def episodes(self) -> Episodes:
+    def episodes(self, last: Array) -> Episodes:
+        """All steps of the batch. It takes the last observation so that it does not run if a step has failed."""
         seen, actions, behaviour = (np.stack(part) for part in zip(*self.steps, strict=True))
         version = np.full(actions.shape, self.version)
         self.offload()

@@ -84,12 +84,13 @@ class Batch:
         self.generate()
 
     def generate(self) -> None:
-        env, rollout = self.run["env"], self.run["rollout"]
+        # An engine that is restarted meanwhile was never loaded: its calls should fail, not reach it.
+        env, rollout = self.run["env"].this_generation(), self.run["rollout"].this_generation()
         rollout.load(roost.scatter(self.weights), self.seed, self.number)
         seen = env.reset(self.seed, self.number)
         for _ in range(HORIZON):  # nothing is waited for: a call starts as soon as its inputs are there
             seen = env.step(roost.scatter(rollout.act(roost.scatter(seen))))
-        self.episodes, self.outcomes = rollout.episodes(), env.outcome()
+        self.episodes, self.outcomes = rollout.episodes(roost.scatter(seen)), env.outcome()
 
     def reward(self, newest: Any) -> float:
         """Send the episodes on to the actor, and wait for their mean reward."""

@@ -7,9 +7,9 @@ from roost.config.layout_section import Server as Server
 from roost.config.supervise import RestartLimits as RestartLimits
 from roost.config.supervise import RestartPolicy as RestartPolicy
 from roost.engine.channel import Channel as Channel
-from roost.engine.channels.channel_table import Batch as Batch
-from roost.engine.channels.channel_table import ChannelState as ChannelState
-from roost.engine.channels.channel_table import ItemFacts as ItemFacts
+from roost.engine.channels.channel_values import Batch as Batch
+from roost.engine.channels.channel_values import ChannelState as ChannelState
+from roost.engine.channels.channel_values import ItemFacts as ItemFacts
 from roost.engine.cluster import Cluster as Cluster
 from roost.engine.connection.embedded import embedded as embedded
 from roost.engine.data_buffer import DataBuffer as DataBuffer
