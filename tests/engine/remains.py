@@ -25,8 +25,16 @@ def remains(job: str, pids: Iterable[int], ports: Iterable[int]) -> list[str]:
         for group in placement_group_table().values()
         if group["name"].startswith(f"roost/{job}/") and group["state"] != "REMOVED"
     ]
-    processes = [f"process {pid}" for pid in pids if alive(pid)]
+    processes = [f"process {pid} ({told})" for pid in pids if (told := state_of(pid))]
     return actors + reserved + processes + [f"port {port}" for port in ports if not is_free(port)]
+
+
+def state_of(pid: int) -> str:
+    """The state and the command of a living process; empty for others."""
+    try:
+        return " ".join([psutil.Process(pid).status(), *psutil.Process(pid).cmdline()]) if alive(pid) else ""
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def held_by(job: str) -> float:
