@@ -124,6 +124,7 @@ def test_three_allocations_on_one_machine(slurm: Slurm) -> None:
     # Slurm looks at limits every 30 s, and a minute before this one the job is told to end.
     slurm.run("scontrol", "update", f"JobId={late}", "TimeLimit=2")
     assert slurm.wait_until_ended(lacking) == ("FAILED", "4:0"), said(lacking)
+    assert said(lacking).count("node 2 (n3): Ray did not start (exit code 9), trying again") == 2
     assert "node 2 (n3): Ray ended with exit code 9" in said(lacking)
     assert "error[RE104]: 2 of 3 nodes are here after 45 s" in said(lacking)
     assert slurm.wait_until_ended(late) == ("FAILED", "143:0"), said(late)

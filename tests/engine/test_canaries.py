@@ -148,6 +148,7 @@ def test_an_embedded_ray_inherits_how_the_machine_is_set_up() -> None:
     made = environment_for_nodes({**machine, **needed, **left_out, "RAY_TMPDIR": "/elsewhere"}, "/own")
     for setting in (
         "RAY_raylet_start_wait_time_s",
+        "RAY_worker_register_timeout_seconds",
         "RAY_event_stats",
         "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD",
     ):

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+import ray
+from ray._private.auto_init_hook import auto_init_ray
 
 import roost
 from roost.engine.connection import cluster_watch
@@ -148,3 +150,15 @@ def test_rays_hook_is_replaced_before_a_wait_raises_that_the_cluster_is_gone(
     assert cluster_watch.cluster_is_gone()
     assert sys.excepthook is sys.__excepthook__
     assert hooks.raised == [False]
+
+
+@pytest.mark.parametrize(("name", "starts"), [("roost-watch", False), ("program", True)])
+def test_no_thread_of_roost_starts_a_ray(name: str, starts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that asks something while the program disconnects."""
+    asked: list[str] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda: asked.append(name))
+    thread = threading.Thread(target=auto_init_ray, name=name)
+    thread.start()
+    thread.join()
+    assert asked == [name] * starts

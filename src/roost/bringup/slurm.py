@@ -122,7 +122,7 @@ _START_NODE = """\
 start_node() {  # runs on every node at once; SLURM_PROCID counts the nodes in the order of the allocation
     export ROOST_NODE_RANK=$SLURM_PROCID
     export RAY_raylet_start_wait_time_s=${RAY_raylet_start_wait_time_s:-120}
-    local head=${ROOST_RAY%:*} port=${ROOST_RAY##*:} ray= ending=0 code resources=()
+    local head=${ROOST_RAY%:*} port=${ROOST_RAY##*:} ray= ending=0 code try resources=()
     local name="node $ROOST_NODE_RANK ($SLURMD_NODENAME)"
     trap 'ending=1; [[ -z $ray ]] || kill -TERM "$ray" 2>/dev/null' TERM USR1
 @RESOURCES@    mkdir -m 700 -p "$RAY_TMPDIR"
@@ -148,11 +148,17 @@ start_node() {  # runs on every node at once; SLURM_PROCID counts the nodes in t
     # Nodes may be one machine, where two that start at once would take the same socket.
     exec 9>"$RAY_TMPDIR/lock"
     flock --timeout "$timeout" 9
-    # The script sends SIGUSR1 to this shell, and Slurm to everything that it started.
-    (trap '' USR1; exec ray start --block --disable-usage-stats "${where[@]}" "${ports[@]}" \\
-        ${resources[@]+"${resources[@]}"} >"$log" 2>&1 9>&-) &
-    ray=$!
-    until ((ending)) || grep -qs "runtime started" "$log" || ! kill -0 "$ray" 2>/dev/null; do sleep 0.2; done
+    for try in 3 2 1; do  # a busy machine can be too slow for the limits that Ray has for its own start
+        # The script sends SIGUSR1 to this shell, and Slurm to everything that it started.
+        (trap '' USR1; exec ray start --block --disable-usage-stats "${where[@]}" "${ports[@]}" \\
+            ${resources[@]+"${resources[@]}"} >"$log" 2>&1 9>&-) &
+        ray=$!
+        until ((ending)) || grep -qs "runtime started" "$log" || ! kill -0 "$ray" 2>/dev/null; do sleep 0.2; done
+        ((!ending)) || kill -TERM "$ray" 2>/dev/null  # the signal may have come before there was a Ray to end
+        if ((ending || try == 1 || SECONDS > timeout)) || kill -0 "$ray" 2>/dev/null; then break; fi
+        wait "$ray"
+        echo "$name: Ray did not start (exit code $?), trying again" >&2
+    done
     exec 9>&-
     while :; do
         wait "$ray"

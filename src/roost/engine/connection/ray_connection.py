@@ -19,6 +19,7 @@ from ray._private.accelerators import NvidiaGPUAcceleratorManager
 from roost.engine.connection.actors import NAMESPACE
 from roost.engine.connection.cluster_watch import forget_cluster, watch_cluster
 from roost.engine.connection.embedded import INDEX_LABEL, EmbeddedCluster, own_cluster_address
+from roost.engine.connection.implicit_start import keep_out_own_threads
 from roost.engine.connection.ray_settings import settings_without_a_head
 from roost.engine.connection.signals import own_sigterm
 from roost.engine.health.diagnosis import MINIMUM_RAY
@@ -261,4 +262,5 @@ def _end_as_interrupted() -> None:
             exec("raise KeyboardInterrupt")
 
 
+keep_out_own_threads()
 atexit.register(_end_as_interrupted)  # runs before Ray's own hook, because Ray was imported earlier
