@@ -142,7 +142,7 @@ def test_a_process_that_no_longer_waits_gets_no_copy() -> None:
 def test_half_an_order_leaves_no_descriptor_open() -> None:
     asking, forker = socket.socketpair()
     read, write = os.pipe()
-    with forker, open(read, "rb") as output:
+    with forker, os.fdopen(read, "rb") as output:
         with asking:
             socket.send_fds(asking, [(100).to_bytes(4, "big")], [write] * 3)
             asking.sendall(b'["--node')
