@@ -550,6 +550,11 @@ ATTACKS = {
         "a:", '"' + ",".join(f"c{n}" for n in range(900)) + '":'
     ),
     "many segments": with_placement('"' + ",".join(map(str, range(4000))) + '"'),
+    "many uneven segments": with_placement(
+        '"' + ",".join(f"{7 * n}-{7 * n + 6}:{5 * n}-{5 * n + 4}" for n in range(1000)) + '"'
+    ),
+    "many components with uneven segments": "cluster:\n  component_placement:\n"
+    + "".join(f'    c{n}: "0-6:0-4,7-13:5-9,14-20:10-14"\n' for n in range(900)),
     "segments out of order": with_placement('"' + "9:9," * 4900 + '0"'),
     "digits of another script": with_placement('"' + "\u0663-" * 9_000 + '"'),
     "anchors of nothing": "cluster: [" + ",".join(f"&a{n}" for n in range(29_000)) + "]",

@@ -152,6 +152,14 @@ cluster:
         ["{HF_TOKEN:canary}"],
         ["- HF_TOKEN canary"],
         ["{HF_TOKEN:", '  "canary" x}'],
+        ["HF_TOKEN: |", "  begin", "  canary", " canary"],
+        ["- HF_TOKENS:", "    - canary: ["],
+        ["- HF_TOKENS:", "  - canary: ["],
+        ["HF_TOKENS:", "  - !x canary"],
+        ["HF_TOKEN: 'begin", "  canary' x"],
+        ["{HF_TOKEN: 'begin", "  canary' x}"],
+        ['HF_TOKEN: "begin', '  \\qcanary"'],
+        ["HF_TOKEN:", "  ? [canary]", "  : 1"],
     ],
 )
 def test_errors_show_no_secret(lines: list[str]) -> None:
@@ -177,8 +185,52 @@ def test_a_variable_may_be_called_name() -> None:
     assert dict(plan.inventory.environment("g", 0).env_vars) == {"name": "x"}
 
 
-def test_an_override_with_a_secret_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "override", ["secrets.API_KEY=canary", "hf_token canary", "cluster.num_nodes=x://me:canary@h"]
+)
+def test_an_override_with_a_secret_is_not_repeated(override: str) -> None:
     job = {"cluster": {"component_placement": {"a": 0}}}
     with pytest.raises(roost.ConfigurationError) as caught:
-        roost.plan(job, roost.Inventory.parse("1x1"), overrides=["secrets.API_KEY=canary"])
+        roost.plan(job, roost.Inventory.parse("1x1"), overrides=[override])
+    assert "canary" not in str(caught.value)
+
+
+REFERENCE = """\
+cluster:
+  num_nodes: 1
+  component_placement: {a: {node_group: g, placement: 0}}
+  node_groups:
+    - {label: g, node_ranks: 0, env_configs: [{node_ranks: 0, env_vars: {MINE: "${oc.env:MY_TOKEN}"}}]}
+my: {password: canary}
+"""
+
+
+def test_references_to_secrets_stay_out_of_saved_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "canary")
+    plan = roost.plan(parse(REFERENCE, "job.yaml"), roost.Inventory.parse("1x1"))
+    assert dict(plan.inventory.environment("g", 0).env_vars) == {"MINE": "canary"}
+    assert "canary" not in json.dumps(plan.to_dict())
+    assert "canary" not in repr(dict(plan.inventory.environment("g", 0).env_vars))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "num_nodes",
+        "component_placement.a.placement",
+        "component_placement.a.node_group",
+        "node_groups.0.label",
+    ],
+)
+@pytest.mark.parametrize("reference", ["${oc.env:MY_TOKEN}", "${my.password}"])
+def test_references_to_secrets_stay_out_of_errors(
+    key: str, reference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "canary")
+    with pytest.raises(roost.ConfigurationError) as caught:
+        roost.plan(
+            parse(REFERENCE, "job.yaml"),
+            roost.Inventory.parse("1x1"),
+            overrides=[f"cluster.{key}={reference}"],
+        )
     assert "canary" not in str(caught.value)

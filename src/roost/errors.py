@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 
 from roost.codes import CODES, Kind, Severity
-from roost.secret_names import hide_rest, looks_secret
+from roost.secret_names import hide_rest, hide_secrets, looks_secret
 
 Path = tuple[str | int, ...]
 
@@ -202,7 +202,7 @@ def shown(value: object, limit: int = 60) -> str:
     if isinstance(value, int) and abs(value) > 10**limit:
         return "a number of many digits"
     try:
-        text = repr(value)
+        text = hide_secrets(repr(value))
     except ValueError:  # Python converts no number of thousands of digits to text
         return "a value with a number of many digits"
     return text if len(text) <= limit else text[: limit - 3] + "..."

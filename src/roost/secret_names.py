@@ -47,8 +47,17 @@ def _is_secret(word: str) -> bool:
     )
 
 
+class SecretText(str):
+    """A value that is hidden under any name, because a reference to a secret gave it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 def holds_login(value: object) -> bool:
-    return isinstance(value, str) and bool(_LOGIN.search(value))
+    return isinstance(value, SecretText) or (isinstance(value, str) and bool(_LOGIN.search(value)))
 
 
 def hide_secrets(text: str) -> str:

@@ -65,7 +65,13 @@ class Document:
         where = self.key_span(path) if key else self.part_span(path, part)
         if where is None and self.name != NAMELESS and not self.data:
             where = Span(source=self.name, line=1, column=1, length=1)  # an empty file
+        what, why, remedy = map(self._without_secrets, (what, why, remedy))
         return Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where)
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self.positions.secrets:
+            text = text.replace(secret, "***")
+        return text
 
     def part_span(self, path: Path, part: tuple[int, int] | None = None) -> Span | None:
         """The position of a value, or of a part of it: its start and length in the text."""

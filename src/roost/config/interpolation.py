@@ -45,11 +45,15 @@ def resolve(
         raise error_for([_problem(path, text, "the job holds too many interpolations", positions)])
     root = _Root(_with(dict(around), at, data) if around is not None else data)
     answers: list[tuple[Path, Any]] = []
+    secrets = set(positions.secrets)
     for path, text in wanted:
         try:
             if _excessive(text):
                 raise _TooMuch(f"it holds more than {MAX_IN_TEXT} references or {MAX_TEXT:,} characters")
-            answers.append((path, root.at(at + path)))
+            value = root.at(at + path)
+            answers.append((path, value))
+            if looks_secret(text) and isinstance(value, str) and value:
+                secrets.add(value)
         except Exception as error:  # resolvers raise anything; the configuration is at fault
             if path[0] in needed:
                 findings.append(_problem(path, text, _reason(error), positions))
@@ -59,7 +63,7 @@ def resolve(
     for path, value in answers:
         texts.pop(path, None)
         data = _with(data, path, value)
-    return data, Positions(positions.keys, positions.values, texts)
+    return data, Positions(positions.keys, positions.values, texts, frozenset(secrets))
 
 
 def _problem(path: Path, text: str, reason: str, positions: Positions) -> Finding:

@@ -11,6 +11,7 @@ from roost.config.fields import names_in
 from roost.config.plain_data import SECTIONS, values_in
 from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
+from roost.secret_names import hide_rest
 
 _LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
 _COMPONENTS = ("cluster", "component_placement")
@@ -40,7 +41,7 @@ def override_span(override: Any) -> Span:
         raise ConfigurationError(code="RC007", what=what, remedy=_SPELLING)
     line = Span(source="<override>", line=1, column=1, length=max(1, len(override)), excerpt=override)
     if _LINE_BREAK.search(override):
-        what = f"{shown(override)} is not an override"
+        what = f"{hide_rest(shown(override), bare=True)} is not an override"
         raise ConfigurationError(code="RC007", what=what, remedy=_SPELLING, where=line)
     return line
 
@@ -59,7 +60,8 @@ def _apply(override: str, data: dict[str, Any], positions: Positions) -> dict[st
     name = target.strip()
     place = (len(mark) + len(target) - len(target.lstrip()), len(name))
     if not (equals or mark == "~") or not name:
-        raise fail(f"{shown(override)} is not an override")
+        line = replace(line, excerpt=hide_rest(override, bare=True))
+        raise fail(f"{hide_rest(shown(override), bare=True)} is not an override")
     keys = re.sub(r"\[(\w+)\]", r".\1", name).split(".")
     if len(keys) > MAX_DEPTH or any(not key.strip() or set(key) & set("[]") for key in keys):
         raise fail(f"{shown(name)} is not a path of keys", part=place)

@@ -21,7 +21,7 @@ from roost.errors import Finding, shown
 
 MAX_RANK = 99_999_999
 MAX_TEXT = 20_000
-_MOST_PROBLEMS = 20  # reported for one text; more would not help
+MOST_PROBLEMS = 20  # reported for one text; more would not help
 _SPACE = " \t\n\r\f\v"
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", re.ASCII)
 _LOOKS_RIGHT = re.compile(r"[0-9][0-9 ]*(?:[-:,][0-9 ]+)*", re.ASCII)
@@ -87,7 +87,7 @@ class _Problems(list[tuple[Finding, int, int]]):
 
     def raise_if_any(self) -> None:
         if self:
-            raise RankSyntaxError(*self[:_MOST_PROBLEMS])
+            raise RankSyntaxError(*self[:MOST_PROBLEMS])
 
 
 def parse_ranks(text: str) -> RankSpec:
@@ -195,7 +195,7 @@ def _check_order(segments: list[Segment], problems: _Problems) -> None:
     previous: Ranks | None = None
     following, mended = 0, ""
     for segment in segments:
-        if len(problems) >= _MOST_PROBLEMS:
+        if len(problems) >= MOST_PROBLEMS:
             return
         if segment.resources is None:
             if len(segments) > 1:

@@ -17,6 +17,7 @@ from roost.config.fields import TAGS, Count, Section, Share, Text, TextOrTexts, 
 from roost.config.layout_section import LayoutSection
 from roost.config.ranks import RankSyntaxError, parse_ranks
 from roost.errors import Finding, Path, close_to, nearest, shown
+from roost.secret_names import hide_secrets
 
 OLDER_KEYS = frozenset(
     (
@@ -235,7 +236,11 @@ def _explain(model: type[BaseModel], problem: Any, document: Document, path: Pat
         what, remedy = f"{label}: the value is missing", slip or example
         return document.finding("RC103", what, here, key=bool(slip), why=form, remedy=remedy)
     written = document.positions.texts.get(here)
-    seen = f"`{written[:60]}`" if written and not _PRIVATE.intersection(here) else _seen(value, here)
+    seen = (
+        f"`{hide_secrets(written)[:60]}`"
+        if written and not _PRIVATE.intersection(here)
+        else _seen(value, here)
+    )
     return document.finding("RC103", f"{label}: {seen} does not fit", here, why=form, remedy=example)
 
 

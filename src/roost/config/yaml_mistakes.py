@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from roost.errors import Finding, Span
-from roost.secret_names import looks_secret
+from roost.secret_names import hide_rest, looks_secret
 
 _SYNTAX = {  # the parser's message: what it means, and the remedy
     "unexpected end of stream": ("a quote is never closed", "close it"),
@@ -33,6 +33,8 @@ _UNSPACED = re.compile(r"\s*(?:-\s+)*([\w.,-]+)(:(?=[^\s/])|\uff1a)")
 # Brackets, and the quotes and comments in which brackets do not count.
 _BRACKETS = re.compile(r"""[\[\]{}]|"(?:\\.|[^"\\])*"|'[^']*'|(?:^|\s)\#.*""")
 _LAST_KEY = re.compile(r"""([\w.-]{1,200})["']?\s{0,60}:\s{0,60}$""")
+_FIRST_KEY = re.compile(r"""\s*(?:-\s+)*["']?([\w.-]{1,200})["']?\s{0,60}:(?=\s|$)""")
+_SECRET_WITHIN = 2_000  # lines that the text of a secret may have
 
 
 class Mark(NamedTuple):
@@ -81,9 +83,7 @@ def malformed(error: yaml.MarkedYAMLError, lines: Sequence[str], source: str) ->
     why = ""
     if begin and mark and begin.line != mark.line and "," in words:
         why = f"the bracket on line {begin.line + 1}, column {begin.column + 1} is still open"
-    where = span_at(lines, source, mark).part(0, 1) if mark else None
-    if where and where.line > 1 and _ends_in_secret(lines[where.line - 2]):
-        where = replace(where, excerpt="")
+    where = without_secret(span_at(lines, source, mark).part(0, 1), lines) if mark else None
     return Finding(code="RC002", what=f"not valid YAML: {words}", why=why, remedy=remedy, where=where)
 
 
@@ -97,6 +97,29 @@ def _open_bracket(lines: Sequence[str]) -> Mark | None:
             elif found[0] in "}]" and stack:
                 stack.pop()
     return stack[-1] if stack else None
+
+
+def without_secret(where: Span, lines: Sequence[str]) -> Span:
+    """The span, without its line if that stands below the key of a secret: it may be a part of the value."""
+    line, above = (
+        _line(lines, Mark(where.line - 1, 0)),
+        lines[max(0, where.line - _SECRET_WITHIN) : where.line - 1],
+    )
+    key = _FIRST_KEY.match(line)
+    if above and (_ends_in_secret(above[-1]) or (not key and hide_rest(above[-1]) != above[-1])):
+        return replace(where, excerpt="")
+    deeper = _indentation(line) + (not key or line.lstrip().startswith("-"))
+    for parent in reversed(above):
+        found = _FIRST_KEY.match(parent)
+        if found and _indentation(parent) < deeper:
+            if looks_secret(found[1]):
+                return replace(where, excerpt="")
+            deeper = _indentation(parent)
+    return where
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _ends_in_secret(line: str) -> bool:

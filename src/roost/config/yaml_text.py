@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import yaml
 
-from roost.config.yaml_mistakes import Mark, malformed, span_at
+from roost.config.yaml_mistakes import Mark, malformed, span_at, without_secret
 from roost.errors import ConfigurationError, Finding, Path, Span, error_for
 
 MAX_BYTES = 1 << 20
@@ -43,6 +43,7 @@ class Positions:
     keys: dict[Path, Span] = field(default_factory=dict)
     values: dict[Path, Span] = field(default_factory=dict)
     texts: dict[Path, str] = field(default_factory=dict)  # plain scalars as written
+    secrets: frozenset[str] = frozenset()  # the values of references that name a secret
 
     @property
     def tables(self) -> tuple[dict[Path, Any], ...]:
@@ -73,7 +74,8 @@ class _Reader:
         return span_at(self.lines, self.source, mark, end)
 
     def fail(self, code: str, what: str, mark: Any, why: str = "", remedy: str = "") -> ConfigurationError:
-        return ConfigurationError(code=code, what=what, why=why, remedy=remedy, where=self.span(mark))
+        where = without_secret(self.span(mark), self.lines)
+        return ConfigurationError(code=code, what=what, why=why, remedy=remedy, where=where)
 
     # -- events to nodes ---------------------------------------------------------------------------------
 
@@ -198,7 +200,7 @@ class _Reader:
             if not isinstance(name, str):
                 what = "a key must be text, not a list or a mapping"
                 remedy = "quote it if it is meant as text"
-                self._found(Finding(code="RC005", what=what, remedy=remedy, where=span))
+                self._found(Finding(code="RC005", what=what, remedy=remedy, path=path, where=span))
                 continue
             here, merge = (*path, name), name == "<<" and key.plain
             if name in written:

@@ -16,6 +16,7 @@ from roost.errors import Finding, Path, shown
 from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
+from roost.secret_names import SecretText
 
 _GROUPS = ("cluster", "node_groups")
 
@@ -242,6 +243,8 @@ class _GroupReader:
             if not self._spend(len(nodes), subject, where):
                 break
             text = self.findings.document.text(where, value)
+            if value in self.findings.document.positions.secrets:
+                text = SecretText(text)
             self._set(subject, name, text, nodes, taken, where, variables.get(name))
             variables[name] = text
         return variables

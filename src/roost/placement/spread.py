@@ -6,9 +6,19 @@ from collections.abc import Iterator
 
 from roost.config.document import Findings
 from roost.config.job import ComponentRule
-from roost.config.ranks import Ranks, RankSpec, RankSyntaxError, Segment, numbered, parse_ranks
+from roost.config.ranks import (
+    MOST_PROBLEMS,
+    Ranks,
+    RankSpec,
+    RankSyntaxError,
+    Segment,
+    numbered,
+    parse_ranks,
+)
 from roost.errors import counted, errors_in
 from roost.inventory.resources import Resources
+
+_MOST_ADVICE = 10  # segments of a job with suggestions: each has to be written and read a few times
 
 
 def spread(rule: ComponentRule, resources: Resources, findings: Findings, most: int) -> list[range] | None:
@@ -25,6 +35,8 @@ def spread(rule: ComponentRule, resources: Resources, findings: Findings, most: 
         return None
     following = 0
     for segment in rule.spec.segments:
+        if len(errors_in(findings[known:])) >= MOST_PROBLEMS:
+            break
         held = segment.resources or Ranks(0, resources.total - 1)
         if held.last >= resources.total:
             _beyond(rule, segment, held, resources, findings)
@@ -106,7 +118,8 @@ def _divide(
     elif not resources.bare and size % count and count % size:
         code, what = "RP103", f"{count} processes cannot share {counted(size, resources.noun)} evenly"
         why = "one of the two counts must divide the other"
-        better = _suggestions(rule.spec, segment, held, count, resources)
+        advised = sum(known.code == code for known in findings) < _MOST_ADVICE
+        better = _suggestions(rule.spec, segment, held, count, resources) if advised else []
         remedy = "use " + ", or ".join(better) if better else ""
     else:
         return
@@ -141,7 +154,12 @@ def _rewritten(
     spec: RankSpec, segment: Segment, held: Ranks, size: int, count: int, resources: Resources
 ) -> str:
     """The spec with this segment changed and the process ranks after it moved; empty if that is not valid."""
-    last = held.first + size - 1
+    last, width = held.first + size - 1, max(1, size // count)
+    if last >= resources.total or any(
+        resources.slot_of(first) is not resources.slot_of(first + width - 1)
+        for first in range(held.first, min(last + 1, held.first + 64 * width), width)
+    ):
+        return ""
     changed = Segment(Ranks(held.first, last), Ranks(0, count - 1))
     segments = [changed if one is segment else one for one in spec.segments]
     text = str(numbered(segments, [one.num_processes for one in segments]))
@@ -149,9 +167,4 @@ def _rewritten(
         parse_ranks(text)
     except RankSyntaxError:
         return ""
-    width = max(1, size // count)
-    inside = last < resources.total and all(
-        resources.slot_of(first) is resources.slot_of(first + width - 1)
-        for first in range(held.first, min(last + 1, held.first + 64 * width), width)
-    )
-    return text if inside else ""
+    return text
