@@ -286,16 +286,19 @@ def test_a_family(engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatc
     engine.have("grandchild", "daemon")
     root = {engine.pid: start_of(engine.pid)}
     # A daemon's parent ends at once; until the engine has collected it, it is still listed.
-    below = lambda: [c.pid for c in psutil.Process(engine.pid).children(recursive=True) if living(c.pid)]  # noqa: E731
-    children = eventually(lambda: (now := below()) and len(now) == 5 and now, 30, "all run")
-    expected = {engine.pid, *children}
-    assert keeper.family(root) == {pid: start_of(pid) for pid in expected}
+    eventually(lambda: len(living_below(engine.pid)) == 5, 30, "all run, and the daemon's parent has ended")
+    eventually(
+        lambda: keeper.family(root) == root | living_below(engine.pid),
+        30,
+        "the family is what psutil finds",
+    )
     assert keeper.family({engine.pid: root[engine.pid] + 1}) == {}
 
 
-def living(pid: int) -> bool:
-    status = keeper.status_of(pid)
-    return status is not None and not status.ended
+def living_below(pid: int) -> dict[int, int]:
+    """Numbers and start times."""
+    found = {c.pid: keeper.status_of(c.pid) for c in psutil.Process(pid).children(recursive=True)}
+    return {number: status.start for number, status in found.items() if status and not status.ended}
 
 
 def start_of(pid: int) -> int:
