@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib  # on all cores; pip uses one
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src  # on all cores; pip uses one, and leaves out src
 	touch $(READY)
 
 # Trains a policy in two arrangements; `make demo KILL=rollout:1@5` kills an engine on the way.
