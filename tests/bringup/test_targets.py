@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -200,5 +202,37 @@ def test_other_commands_wait_for_the_nodes_first() -> None:
 def test_an_address_of_ipv6_stands_in_brackets_before_its_port() -> None:
     text = hosts_text(started(placed("2x8", actor="all")), "fd00::1", 6379)
     assert "--head --node-ip-address=fd00::1 --port=6379" in text
-    assert "--address=[fd00::1]:6379" in text
-    assert "RAY_ADDRESS=[fd00::1]:6379 " in text
+    assert "--address='[fd00::1]:6379'" in text  # without quotes a pattern, which some shells refuse
+    assert "RAY_ADDRESS='[fd00::1]:6379' " in text
+
+
+SRUN = """#!/bin/bash
+# Ray of every node, that ends when the job runs.
+exec {python} -c '
+import os, socket, time
+host, _, port = os.environ["ROOST_RAY"].rpartition(":")
+with socket.create_server((host, int(port))):
+    while not os.path.exists("running"):
+        time.sleep(0.05)
+'
+"""
+
+
+def test_a_job_that_outlasts_its_ray_keeps_the_allocation_for_a_limited_time(tmp_path: Path) -> None:
+    stubborn = "trap '' TERM; echo $BASHPID > running; exec sleep 600"
+    script = sbatch_script(started(PLANS["uniform"](), command=stubborn, waits=True), SlurmOptions())
+    assert 'wait_at_most 60 "$job"' in script
+    Path(tmp_path, "script").write_text(script.replace("wait_at_most 60", "wait_at_most 1"))
+    Path(tmp_path, "srun").write_text(SRUN.format(python=sys.executable))
+    Path(tmp_path, "srun").chmod(0o755)
+    environ = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        **{"SLURM_JOB_ID": str(os.getpid()), "SLURMD_NODENAME": "n1", "ROOST_HEAD_ADDRESS": "127.0.0.1"},
+    }
+    said = Path(tmp_path, "said")
+    try:
+        with said.open("w") as errors:  # not a pipe, which the job would keep open
+            done = subprocess.run(["bash", "script"], cwd=tmp_path, env=environ, stderr=errors, timeout=120)
+        assert (done.returncode, said.read_text()) == (5, "Ray has ended on every node: ending the job\n")
+    finally:  # as Slurm would
+        os.kill(int(Path(tmp_path, "running").read_text()), signal.SIGKILL)

@@ -57,6 +57,10 @@ class Rollout(roost.Worker):
     def generate(self):
         return self.placement.local_hardware_ranks
 
+class Plain(roost.Worker):
+    def __init__(self):
+        super().__init__()
+
 class NotAWorker:
     pass
 
@@ -252,7 +256,7 @@ def test_what_is_wrong_with_a_class_of_several_components_is_said_once(inline: C
 
 def test_every_problem_of_the_code_at_once(inline: Callable[..., Any]) -> None:
     Path("job.yaml").write_text(
-        "cluster: {component_placement: {a: 0, b: 1, c: 2, d: 3, e: 0, f: 1}}\n"
+        "cluster: {component_placement: {a: 0, b: 1, c: 2, d: 3, e: 0, f: 1, g: 2}}\n"
         "workers:\n"
         "  a: progam:Actor\n"
         "  b: program:Acto\n"
@@ -260,6 +264,7 @@ def test_every_problem_of_the_code_at_once(inline: Callable[..., Any]) -> None:
         "  d: {class: program:Actor, args: {scale: 1, folde: .}}\n"
         "  e: {class: program:Actor}\n"
         "  f: {class: program:number}\n"
+        "  g: {class: program:Plain, args: {scale: 1}}\n"
         "driver: program:takes_one\n"
     )
     err = offline(inline)
@@ -270,12 +275,14 @@ def test_every_problem_of_the_code_at_once(inline: Callable[..., Any]) -> None:
         ("RC107", "d: Actor cannot be made with these arguments", "6", "35"),
         ("RC107", "e: Actor cannot be made with these arguments", "7", "14"),
         ("RC107", "program:number is not a subclass of roost.Worker", "8", "14"),
-        ("RC107", "program:takes_one cannot be called as a driver", "9", "9"),
+        ("RC107", "g: Plain cannot be made with these arguments", "9", "35"),
+        ("RC107", "program:takes_one cannot be called as a driver", "10", "9"),
     ]
     for said in (
         "did you mean 'program'?",
-        "did you mean 'Actor'? known: Actor, Rollout",
-        "(scale, folder, how=...)",
+        "did you mean 'Actor'? known: Actor, Plain, Rollout",
+        "it takes (scale, folder, how=...)",
+        "it takes ()",
     ):
         assert said in err
 
@@ -414,6 +421,8 @@ def test_wrong_usage(cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         ["--on", "1by4"],
         ["--timeout", "0"],
         ["--timeout", "nan"],
+        ["--timeout", "inf"],
+        ["--timeout", "1e300"],
         ["--on", "1x4", "--job", "../up"],
         ["1x4"],
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_sizes_are_measured_and_merged_into_a_profile(job: Callable[..., Any]) -
     ("arguments", "code", "words"),
     [
         (["--sizes", "actor"], 2, "write NAMES=A,B,C"),
+        (["--sizes", "actor=1", "--timeout", "nan"], 2, "is not a number of seconds"),
         (["--sizes", "actor=0"], 2, "write NAMES=A,B,C"),
         (["--sizes", "acter=1"], 1, "did you mean 'actor'?"),
         (["--sizes", "rollout=3"], 1, "not a multiple of what a process holds, 2"),
@@ -113,11 +115,20 @@ def test_a_wrong_last_size_is_refused_before_the_first_is_measured(job: Callable
     assert (done.code, "RP101" in done.err, "measuring" in done.err) == (3, True, False), done.err
 
 
-def test_what_was_measured_stays_when_a_later_run_fails(job: Callable[..., Any]) -> None:
-    fails = 'main(run, config):\n    assert len(run["actor"]) < 2\n'
-    Path("measured_program.py").write_text(PROGRAM.replace("main(run, config):\n", fails))
-    done = job("--sizes", "actor=1,2", "-o", "out.yaml")
-    assert done.code != 0
+@pytest.mark.parametrize("at", ["at once", "late"])
+@pytest.mark.parametrize(("fails", "code"), [("raise MemoryError", 5), ("raise SystemExit(9)", 9)])
+def test_what_was_measured_stays_when_a_later_run_fails(
+    job: Callable[..., Any], at: str, fails: str, code: int
+) -> None:
+    lines, fails = PROGRAM.splitlines(), f"    if len(run['actor']) == 2: {fails}"
+    lines.insert(len(lines) if at == "late" else lines.index("def main(run, config):") + 1, fails)
+    Path("measured_program.py").write_text("\n".join(lines))
+    done = job("--sizes", "actor=1,2,4", "-o", "out.yaml", "--json")
+    assert done.code == code
+    assert f"RF105]: the driver ended with exit code {code}, so this run was not measured" in done.err
+    assert "make more iterations" not in done.err
+    assert "actor at 4" not in done.err
+    assert [found["code"] for found in json.loads(done.out.splitlines()[-1])["findings"]] == ["RF105"]
     assert list(read_profile("out.yaml").components["actor"].measured[""]) == [1]
 
 

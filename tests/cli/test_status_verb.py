@@ -137,10 +137,13 @@ def test_a_job_is_seen_while_its_driver_is_busy_stopped_and_dead(
     driver.signal(signal.SIGSTOP)
     psutil.Process(pids[1]).send_signal(signal.SIGSTOP)
     psutil.Process(pids[2]).kill()
-    found = eventually(
-        lambda: (one := look())["processes"][2]["state"] == "dead" and one, 30, "a dead worker"
-    )
-    assert found["driver"]["state"] == "stopped"
+
+    def struck() -> Any:
+        found = look()
+        states = [one["state"] for one in (found["driver"], *found["processes"][1:3])]
+        return states == ["stopped", "stopped", "dead"] and found
+
+    found = eventually(struck, 30, "the stopped driver and worker, and the dead worker")
     assert [one["state"] for one in found["processes"]] == ["busy", "stopped", "dead", "idle", "not started"]
     assert found["processes"][0]["busy_for"] > blocked["busy_for"]
     shown = cli("status", job, "--address", address).out

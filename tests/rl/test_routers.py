@@ -227,11 +227,18 @@ def test_the_command_asks_engines_without_a_proxy(monkeypatch: pytest.MonkeyPatc
     assert "--pd-disaggregation" not in sglang_router(frozenset({"regular"})).argv
 
 
-def test_engines_come_back_although_their_router_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [roost.LaunchError, roost.WorkerError])
+def test_engines_come_back_although_their_router_does_not(
+    monkeypatch: pytest.MonkeyPatch, kind: type[roost.RoostError]
+) -> None:
     """Nothing runs here: the engines are names, and their router fails whatever it is asked."""
+    problem = {"what": "the router does not start"}
 
     def fails(*_: Any) -> None:
-        raise roost.LaunchError(code="RE129", what="the router does not start")
+        raise roost.LaunchError(code="RE129", **problem)
+
+    def is_being_restarted(*_: Any) -> None:
+        raise kind(code="RE129", **problem)
 
     started: list[int] = []
     group = SimpleNamespace(
@@ -245,7 +252,7 @@ def test_engines_come_back_although_their_router_does_not(monkeypatch: pytest.Mo
     manager: Any = object.__new__(roost.RolloutManager)
     manager.groups, manager.routers = (
         {"rollout": group},
-        {"default": SimpleNamespace(recover=fails, route_to=fails)},
+        {"default": SimpleNamespace(recover=is_being_restarted, route_to=fails)},
     )
     manager._offloaded, manager._timeout, manager._renew = set(), 60.0, None
     monkeypatch.setattr(manager, "health", lambda _: {"rollout": [False, True, False]})

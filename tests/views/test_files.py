@@ -195,7 +195,7 @@ def test_a_page_loads_nothing_and_runs_its_search_only() -> None:
 @pytest.mark.parametrize("name", [*PLANS, "strided"])
 def test_the_search_of_a_page_knows_every_process(name: str) -> None:
     plan = plan_of_picture(name) if name in PLANS else strided()
-    data = search_data(plan)
+    data = search_data([plan])
     for part, component in zip(data["components"], plan.components.values(), strict=True):
         places = [
             (first + at * len(pattern) + index, node + at, held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from running_jobs import NOW, ended_job, job_plan, running_job, seen
 import roost
 from roost.engine.events import Event
 from roost.engine.job_snapshot import JobSnapshot
+from roost.engine.status import absent_status
 from roost.views.job_page import changed_parts, job_page, job_parts, jobs_page, recent_use
 from roost.views.job_text import render_changes, render_job, render_jobs
 from roost.views.job_words import duration
@@ -115,6 +117,44 @@ def test_the_map_shows_states() -> None:
     assert changed_parts(faults, job_parts(running_job(1, faults=True))) == {}
 
 
+def two_plans() -> JobSnapshot:
+    """A job with a plan for training and one for judging, on the same nodes."""
+    first = {"actor": "0-1", "teacher": "2-3", "beta": "4"}
+    plans = tuple(
+        roost.plan({"cluster": {"component_placement": placement}}, "1x8")
+        for placement in (first, {"trainer": "5", "alpha": "6", "teacher": "7"})
+    )
+    processes = [
+        absent_status(name, place, "not started")
+        for plan in plans
+        for name, part in plan.components.items()
+        for place in part.members
+    ]
+    return replace(running_job(1), plans=plans, processes=tuple(processes))
+
+
+def test_components_of_several_plans_look_alike_in_maps_tables_and_search() -> None:
+    parts = job_parts(two_plans())
+    bits = {one["name"]: one["bit"] for one in json.loads(parts["plan"])["components"]}
+    assert sorted(bits.values()) == list(range(5))
+    drawn = r'<g class="band c(\d+) [^>]*><rect [^>]* fill="(#\w+)"/><text [^>]*>([A-Z])'
+    chips = r'class="chip" style="background:(#\w+)">(\w)</span>(\w+)'
+    assert {(int(bit), fill, letter) for bit, fill, letter in re.findall(drawn, parts["map"])} == {
+        (bits[name], fill, letter) for fill, letter, name in re.findall(chips, parts["components"])
+    }
+    places = [(one["name"], one["count"]) for one in json.loads(parts["plan"])["components"]]
+    assert places.count(("teacher", 2)) == places.count(("teacher", 1)) == places.count(("beta", 1)) == 1
+
+
+def test_a_search_knows_processes_that_have_moved() -> None:
+    before = running_job(4)
+    job = {"cluster": {"num_nodes": 4, "component_placement": {"actor": "16-31", "rollout": "0-15:0-7"}}}
+    moved = replace(before, plans=(roost.plan(job, before.plans[0].inventory),))
+    sent = changed_parts(job_parts(before), job_parts(moved))
+    assert sent["plan"] in job_page(moved, "/events/night-run")
+    assert json.loads(sent["plan"])["components"][0]["nodes"] == "2-3"
+
+
 def test_nodes_in_trouble_have_rows_of_their_own() -> None:
     well, faults = job_parts(running_job(1024))["map"], job_parts(running_job(1024, faults=True))["map"]
     rows = re.compile(r'<g class="row([^"]*)" data-nodes="([^"]*)"')
@@ -214,3 +254,4 @@ def test_calls_of_a_process_that_was_replaced_still_count() -> None:
     again = seen("rollout", place, generation=1, pid=5_000)
     others = tuple(again if (one.component, one.rank) == ("rollout", 0) else one for one in before.processes)
     assert metrics(replace(before, processes=others), counts=counts)[key] == 3 * 41
+    assert key not in metrics(running_job(1, job="next"), counts=counts)  # until its job is gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +116,24 @@ def test_a_report_stays_in_its_folder_and_draws_what_is_a_number(record: RunReco
             roost.write_report(record, tmp_path / "new", curves={name: {"seed 1": [0.1]}})
     assert list(tmp_path.iterdir()) == []
     diverged = {"seed 1": [0.1, float("nan"), 0.3, float("inf")]}
-    page = roost.write_report(record, tmp_path, curves={"reward": diverged})
-    assert "nan" not in (tmp_path / "reward.svg").read_text("utf-8")
+    marks = {"reward": {"best": float("nan"), "most": float("inf")}}
+    page = roost.write_report(record, tmp_path, curves={"reward": diverged}, marks=marks)
+    assert not re.search("nan|inf", (tmp_path / "reward.svg").read_text("utf-8"))
     assert curve_lines(diverged)[0].count("?") == 2
     colours = hues(record.plan.components)
     legend = re.findall(r'class="chip" style="background:(#\w+)">', page.read_text("utf-8"))
     assert legend == [fill_of(colours[name]) for name in record.plan.components]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_report_before_the_first_call_tells_the_placement(
+    record: RunRecord, tmp_path: Path, running: bool
+) -> None:
+    processes = tuple(replace(one, calls=()) for one in record.processes) if running else ()
+    page = roost.write_report(replace(record, processes=processes), tmp_path).read_text("utf-8")
+    assert ("No call was made in this time." in page, "<h2>Phases</h2>" in page) == (True, False)
+    assert "<h2>Placement</h2>" in page
+    assert "restarted (crash)" in page
 
 
 def test_curves_of_a_terminal_share_one_scale() -> None:

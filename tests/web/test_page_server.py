@@ -6,12 +6,15 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import uvicorn
+from browser import Browser
+from running import eventually
 from running_jobs import ended_job, running_job
 
+import roost
 from roost.cli import live_page
 from roost.engine.job_snapshot import JobSnapshot
 from roost.errors import ClusterGone, RoostError
@@ -129,6 +132,38 @@ def test_a_page_is_sent_what_changes(served: Served) -> None:
     served.jobs.later()
     assert next(sent) == {"connection": "the Ray cluster is gone"}  # and the last look stays
     assert "is-dead" in served.page("/job/night-run")
+
+
+@pytest.mark.browser
+def test_a_search_goes_on_when_processes_move(served: Served) -> None:
+    """The job has two plans, and the actor of one moves to the other node."""
+    first, second = (
+        roost.plan({"cluster": {"num_nodes": 2, "component_placement": {"actor": place}}}, "2x1")
+        for place in ("0", "1")
+    )
+    judging = roost.plan({"cluster": {"num_nodes": 2, "component_placement": {"judge": "0"}}}, "2x1")
+    job = replace(running_job(1), processes=(), plans=(first, judging))
+    served.jobs.found = [job]
+    browser = Browser()
+    try:
+        browser.open(f"http://127.0.0.1:{served.port}/job/night-run?token={served.access.token}")
+        found = "document.getElementById('found').innerText"
+        lit = "[...document.querySelectorAll('#map .band.hit')].map(band => band.textContent).join()"
+        search = "document.getElementById('search')"
+        for words, said, label in (
+            ("actor:0", "actor:0 is on node 0, accelerator 0", "A0"),
+            ("judge:0", "judge:0 is on node 0, accelerator 0", "J0"),
+            ("actor:0", "actor:0 is on node 0, accelerator 0", "A0"),
+        ):
+            browser.value(f"{search}.value = '{words}'; {search}.dispatchEvent(new Event('input'))")
+            assert (browser.value(found), browser.value(lit)) == (said, label)
+        served.jobs.later(replace(job, plans=(second, judging)))
+        said = "actor:0 is on node 1, accelerator 0"
+        eventually(lambda: browser.value(found) == said, 60, "the new place of the actor")
+        assert browser.value(lit) == "A0"
+        assert browser.errors == []
+    finally:
+        browser.close()
 
 
 def test_a_job_that_is_not_there_has_no_parts() -> None:

@@ -38,14 +38,14 @@ def _command(start: JobStart, rank: int, head: str, port: int) -> str:
     where = (
         f"--head --node-ip-address={shlex.quote(head)} --port={port}"
         if rank == 0
-        else f"--address={endpoint(shlex.quote(head), port)}"
+        else f"--address={shlex.quote(endpoint(head, port))}"
     )
     return f"{set_here}{TOKEN} ray start {where}{options_text(ray_resources(shape, start.declare))}"
 
 
 def run_line(start: JobStart, head: str, port: int) -> str:
     """The last command, on node 0."""
-    set_here = f"RAY_ADDRESS={endpoint(shlex.quote(head), port)} {TOKEN}"
+    set_here = f"RAY_ADDRESS={shlex.quote(endpoint(head, port))} {TOKEN}"
     if start.waits:
         return f"{set_here} {start.command}"
     return f"export {set_here}; {start.waiting_command}"

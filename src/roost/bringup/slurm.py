@@ -153,7 +153,9 @@ start_node() {  # runs on every node at once; SLURM_PROCID counts the nodes in t
         (trap '' USR1; exec ray start --block --disable-usage-stats "${where[@]}" "${ports[@]}" \\
             ${resources[@]+"${resources[@]}"} >"$log" 2>&1 9>&-) &
         ray=$!
-        until ((ending)) || grep -qs "runtime started" "$log" || ! kill -0 "$ray" 2>/dev/null; do sleep 0.2; done
+        until ((ending || SECONDS > timeout)) || grep -qs "runtime started" "$log" || ! kill -0 "$ray" 2>/dev/null; do
+            sleep 0.2
+        done
         ((!ending)) || kill -TERM "$ray" 2>/dev/null  # the signal may have come before there was a Ray to end
         if ((ending || try == 1 || SECONDS > timeout)) || kill -0 "$ray" 2>/dev/null; then break; fi
         wait "$ray"
@@ -188,6 +190,14 @@ stop() {  # scancel, or a minute before the time limit
 }
 trap stop TERM INT
 
+wait_at_most() {  # SECONDS PROCESS
+    local tenth
+    for ((tenth = 0; tenth < 10 * $1; tenth++)); do
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.1
+    done
+}
+
 run_job() {
     local stopping=0
     trap 'stopping=1' TERM INT  # the command is sent the signal too, and this shell waits for its end
@@ -217,7 +227,7 @@ while :; do
     elif ! kill -0 "$ray" 2>/dev/null; then
         echo "Ray has ended on every node: ending the job" >&2
         kill -TERM -- "-$job" 2>/dev/null
-        wait "$job"
+        wait_at_most 60 "$job"
         code=5
         break
     fi
@@ -225,9 +235,6 @@ done
 
 trap '' TERM INT
 kill -USR1 "$ray" 2>/dev/null  # srun passes it to every node, where Ray is ended and its files are removed
-for ((tenth = 0; tenth < 200; tenth++)); do
-    kill -0 "$ray" 2>/dev/null || break
-    sleep 0.1
-done
+wait_at_most 20 "$ray"
 exit "$code"  # Slurm kills what is left
 """

@@ -9,6 +9,7 @@ import click
 
 from roost.cli.chosen_cluster import live_option
 from roost.cli.ending import FINE, FOUND, emit, emit_result, tell, wants_colour
+from roost.cli.output_schemas import CheckedMachine
 from roost.cli.running_job import named_or_own
 from roost.engine.health.diagnosis import diagnose_cluster, diagnose_machine
 from roost.engine.health.machine_facts import MachineFacts
@@ -50,12 +51,5 @@ def command(address: str | None, live: bool, as_json: bool) -> int:
 
 
 def _data(facts: MachineFacts, is_head: bool) -> dict[str, object]:
-    return {
-        "host": facts.host,
-        "hostname": facts.hostname,
-        "is_head": is_head,
-        "python": facts.python,
-        "ray": facts.ray,
-        "roost": facts.roost,
-        "declared_rank": facts.declared_rank,
-    }
+    names = (name for name in CheckedMachine.model_fields if name != "is_head")
+    return {"is_head": is_head, **{name: getattr(facts, name) for name in names}}

@@ -17,11 +17,12 @@ from roost.cli.chosen_cluster import chosen_inventory, model_parallel_option, pl
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
 from roost.cli.driver import drive
-from roost.cli.ending import INTERRUPTED, code_of, emit_line, located, tell, tell_findings
+from roost.cli.ending import FINE, INTERRUPTED, code_of, emit_line, located, tell, tell_findings
 from roost.cli.interrupts import Interrupts, interrupts
 from roost.cli.launch_progress import LaunchProgress
 from roost.cli.options import seconds_option
 from roost.cli.plan_output import drawn
+from roost.cli.running_job import named_or_own
 from roost.cli.shell_completion import complete_component
 from roost.cli.user_code import UserCode, users_traceback
 from roost.config.document import Document, JobFile, as_written
@@ -30,10 +31,10 @@ from roost.config.job import Job, read_job
 from roost.config.program import Program, Roles, driver_config, read_program, unmatched
 from roost.engine.cluster import Cluster
 from roost.engine.cluster_options import wants_inline
-from roost.engine.connection.embedded import embedded, own_cluster_address
+from roost.engine.connection.embedded import embedded
 from roost.engine.run import Run
 from roost.engine.workers.remote_errors import RemoteTraceback
-from roost.errors import ClusterError, LaunchError, RoostError, error_for, errors_in, nearest
+from roost.errors import LaunchError, RoostError, error_for, errors_in, nearest
 from roost.inventory.inventory import Inventory
 from roost.planning.component_placement import ComponentPlacement
 from roost.planning.component_plan import needs_of
@@ -189,7 +190,10 @@ def run_job(
     summary: dict[str, Any],
     afterwards: Callable[[Run], None] = lambda run: None,
 ) -> int:
-    """Start the job, call its driver, and end everything in order. `afterwards` is called before the processes end."""
+    """Start the job, call its driver, and end everything in order. Returns the driver's exit code.
+
+    If that is 0, `afterwards` is called before the processes end.
+    """
     planned = ready.plan
     if planned is not None:
         _show(planned)
@@ -219,7 +223,8 @@ def run_job(
                 threading.Event().wait()  # until a signal handler raises
             tell("running")
             code = drive(ready.code.driver, run, ready.driver_config)  # type: ignore[arg-type]
-            afterwards(run)
+            if code == FINE:
+                afterwards(run)
             return code
         finally:
             signals.ending = True
@@ -232,15 +237,8 @@ def _where(ready: Prepared, options: LaunchOptions, started: ExitStack) -> dict[
     if ready.shape is not None:
         tell(f"starting an embedded Ray: {ready.shape}")
         return {"address": started.enter_context(embedded(ready.shape))}
-    found = options.address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
-    if not found:
-        raise ClusterError(
-            code="RE101",
-            what="there is no Ray to launch the job on",
-            why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray on this machine",
-            remedy="name one with --address, or try the job on an embedded one: --on 2x4",
-        )
-    return {"address": found}
+    remedy = "name one with --address, or try the job on an embedded one: --on 2x4"
+    return {"address": named_or_own(options.address, "there is no Ray to launch the job on", remedy)}
 
 
 def _traceback(cause: BaseException) -> str:

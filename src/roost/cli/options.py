@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -33,13 +32,16 @@ def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
+MOST_SECONDS = 1e9  # 30 years: Python's waits refuse 300 and more, and shells know no `inf`
+
+
 class _Seconds(click.FloatRange):
-    """A range that refuses `nan`, which is neither too little nor too much."""
+    """A range that refuses `nan` and what no wait can last."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        if not found <= MOST_SECONDS:
+            self.fail(f"{value!r} is not a number of seconds up to {MOST_SECONDS:.0f}.", param, ctx)
         return found
 
 

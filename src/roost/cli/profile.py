@@ -18,6 +18,7 @@ from roost.cli.chosen_plan import check_overrides
 from roost.cli.ending import FINE, emit, emit_line, refused, tell
 from roost.cli.interrupts import interrupts
 from roost.cli.launch import LaunchOptions, prepared, run_job
+from roost.cli.options import seconds_option
 from roost.cli.plan_output import check_files
 from roost.config.document import Document, JobFile, as_written
 from roost.config.job import Job, read_job
@@ -64,7 +65,7 @@ from roost.suggesting.profile import read_profile
     type=click.Path(),
     help="Write the profile there after each run; what it has is kept.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0, metavar="SECONDS")
+@seconds_option("--timeout", 300.0, "How long nodes, and then processes, may take to be there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as a last line of JSON.")
 def command(
     config: JobFile,
@@ -122,7 +123,11 @@ def command(
                     driver_config=driver_config(document),
                     plan=planned if inline else None,
                 )
-                run_job(this, replace(options, address=address), signals, {}, measuring.measure)
+                code = run_job(this, replace(options, address=address), signals, {}, measuring.measure)
+                if code != FINE:
+                    what = f"the driver ended with exit code {code}, so this run was not measured"
+                    refused(ConfigurationError(code="RF105", what=what), str(config), as_json)
+                    return code
                 signals.ending = False
                 profile = {SECTION: measuring.profile()}
                 read_profile(profile)  # `suggest` must be able to read it

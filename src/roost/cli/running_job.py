@@ -16,6 +16,7 @@ from roost.engine.job.job_folder import address_of, latest_address, past_jobs, r
 from roost.errors import ClusterError, Finding
 
 CONNECT_WITHIN = 60.0  # seconds
+_NO_RAY, _NAME_ONE = "there is no Ray to ask", "name one with --address"
 
 address_option = click.option(
     "--address",
@@ -44,25 +45,21 @@ def address_for(address: str | None, job: str) -> str | None:
     """The address to open a job with; None for a job of this machine whose Ray is gone. Raises if there is no Ray."""
     found = chosen_address(address, job)
     if found is None and not _is_known(job):
-        raise no_ray()
+        raise no_ray("no Ray and no job")
     return found
 
 
-def named_or_own(address: str | None) -> str:
+def named_or_own(address: str | None, what: str = _NO_RAY, remedy: str = _NAME_ONE) -> str:
     """The Ray that the option or RAY_ADDRESS names, else this user's own. Raises if there is none."""
     found = address or os.environ.get("RAY_ADDRESS") or own_cluster_address()
     if not found:
-        raise no_ray()
+        raise no_ray("no Ray", what, remedy)
     return found
 
 
-def no_ray() -> ClusterError:
-    return ClusterError(
-        code="RE101",
-        what="there is no Ray to ask",
-        why="no --address was given, RAY_ADDRESS is not set, and this user runs no Ray and no job on this machine",
-        remedy="name one with --address",
-    )
+def no_ray(runs: str, what: str = _NO_RAY, remedy: str = _NAME_ONE) -> ClusterError:
+    why = f"no --address was given, RAY_ADDRESS is not set, and this user runs {runs} on this machine"
+    return ClusterError(code="RE101", what=what, why=why, remedy=remedy)
 
 
 @contextmanager

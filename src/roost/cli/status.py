@@ -84,7 +84,7 @@ def command(
         check_web()
     show = Show(one=job is not None, show_all=show_all, as_json=as_json)
     reached = chosen_address(address, job)
-    problem: ClusterError = no_ray()
+    problem: ClusterError = no_ray("no Ray and no job")
     if reached is not None:
         try:
             with connected(reached):

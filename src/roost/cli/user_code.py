@@ -56,7 +56,7 @@ class UserCode:
             what = f"{component}: {cls.__name__} cannot be made with these arguments"
             takes = f"it takes {_names_only(cls.__init__)}"
             place = (*worker.key, "args") if worker.args else worker.path
-            self._fail(what, place, why=problem, remedy=takes.replace("(self, ", "("))
+            self._fail(what, place, why=problem, remedy=takes)
             return None
         try:
             return cls.create_group(**worker.args)  # type: ignore[no-any-return]
@@ -148,18 +148,12 @@ def _is_worker(value: Any) -> bool:
 
 
 def _names_only(function: Any) -> str:
-    """The signature without defaults, which may be secrets: `(lr, model=...)`."""
-    signature = inspect.signature(function)
+    """The parameters after `self`, without defaults, which may be secrets: `(lr, model=...)`."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
     named = [
-        one if one.default is one.empty else one.replace(default=_Elided())
-        for one in signature.parameters.values()
+        f"{one.replace(default=one.empty)}{'' if one.default is one.empty else '=...'}" for one in parameters
     ]
-    return str(signature.replace(parameters=named))
-
-
-class _Elided:
-    def __repr__(self) -> str:
-        return "..."
+    return f"({', '.join(named)})"
 
 
 def _mismatch(function: Any, *args: Any, **kwargs: Any) -> str:

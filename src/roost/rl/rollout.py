@@ -281,7 +281,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         for router in self.routers.values():
             try:
                 router.recover(limit, deadline)
-            except LaunchError as error:
+            except (LaunchError, WorkerError) as error:
                 problems.append(error)
         try:
             self._tell_routers(deadline)
@@ -330,15 +330,15 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     def shutdown(self, grace: float = 5.0) -> None:
         """Ask the engines to stop, and end them after at most `grace` seconds. Keeps their accelerators.
 
-        May be called twice.
+        Their routers stop before them, in at most half of that time. May be called twice.
         """
-        deadline = time.monotonic() + seconds_or(0.0, grace)
+        grace, now = seconds_or(0.0, grace), time.monotonic()
         running = [group.workers for group in self.groups.values() if group.workers is not None]
         routers, self.routers = self.routers, {}
         try:
-            end_routers(routers.values(), deadline)
+            end_routers(routers.values(), now + grace / 2)
             if grace:
-                stop_all(running, deadline)
+                stop_all(running, now + grace)
         finally:
             for workers in running:
                 workers.shutdown()

@@ -75,9 +75,11 @@ class RouterList:
     def _entries(self) -> dict[str, Mapping[str, Any]]:
         """The router's entry of each engine, by URL."""
         try:
-            return {entry["url"]: entry for entry in self._ask("GET", "/workers")["workers"]}
+            entries = self._ask("GET", "/workers")["workers"]
+            return {entry["url"]: {**entry, "id": entry["id"]} for entry in entries}
         except (KeyError, TypeError):
-            raise self._failed("its answer to GET /workers is not a list of engines") from None
+            why = "its answer to GET /workers is not a list of engines, each with `url` and `id`"
+            raise self._failed(why) from None
 
     def _add(self, engine: Endpoint) -> str:
         body: dict[str, Any] = {"url": engine.url, "worker_type": engine.kind}
@@ -90,8 +92,10 @@ class RouterList:
         answer = http_answer(f"{self._url}/workers/{number}", ANSWER_WITHIN)
         if isinstance(answer, str) or answer[0] != 200:
             return ""
-        status = _json(answer[1]).get("job_status") or {}
-        return str(status.get("message") or "it says no reason") if status.get("status") == "failed" else ""
+        status = _json(answer[1]).get("job_status")
+        if not isinstance(status, dict) or status.get("status") != "failed":
+            return ""
+        return str(status.get("message") or "it says no reason")
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         content = json.dumps(body).encode() if body else None

@@ -25,6 +25,7 @@ MOST_RESTARTS = 3
 WITHIN = 300.0  # seconds in which more restarts than that are too many
 JOIN_WITHIN = 30.0
 STOP_WITHIN = 3.0
+START_WITHIN = 60.0  # of sglang-router
 
 
 class RouterWorker(ConfinedWorker):
@@ -50,7 +51,7 @@ class RouterWorker(ConfinedWorker):
         self._wanted: tuple[Endpoint, ...] = ()
         self._process: ServerProcess | None = None
         self._turn, self._stopping = threading.Lock(), threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True, name="router watch")
+        self._watcher = threading.Thread(target=self._watch, daemon=True, name="roost-router")
 
     def start(self) -> None:
         """Start the router. Returns when it answers."""
@@ -75,8 +76,10 @@ class RouterWorker(ConfinedWorker):
         return self._process is not None and self._process.is_healthy(self._health_url)
 
     def restart(self) -> None:
-        """End the router, whatever its state, and start it again without engines."""
+        """End the router and start it again without engines, unless it is healthy: its watcher may have started it."""
         with self._turn:
+            if self.healthy():
+                return
             self._wanted = ()
             if self._process is not None:
                 self._process.stop(grace=0.0)
@@ -153,4 +156,4 @@ def sglang_router(kinds: frozenset[str]) -> CommandLine:
     ]
     # With these variables the router would ask engines through a proxy, even those of its own machine.
     proxies = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
-    return CommandLine(words, env=dict.fromkeys(proxies, ""), start_within=60.0)
+    return CommandLine(words, env=dict.fromkeys(proxies, ""), start_within=START_WITHIN)

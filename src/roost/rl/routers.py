@@ -28,13 +28,13 @@ from roost.rl.command import CommandLine
 from roost.rl.engine_group import Endpoint, left, stop_all
 from roost.rl.role_arguments import refused
 from roost.rl.router_list import RoutedEngine
-from roost.rl.router_worker import JOIN_WITHIN, RouterWorker
+from roost.rl.router_worker import JOIN_WITHIN, START_WITHIN, RouterWorker
 from roost.rl.server_process import ServerFailed
 
 log = logging.getLogger("roost")
 
 NODE = 0  # the node of the job's managers: without that node the job is lost anyway
-STARTING = 65.0  # seconds for starting an ended router first
+AROUND = 5.0  # seconds for what a router's worker does besides starting the router
 ROUTED = frozenset(("regular", "prefill", "decode"))
 FILLED_IN = frozenset(("host", "port", "metrics_port", "server"))
 
@@ -42,8 +42,8 @@ FILLED_IN = frozenset(("host", "port", "metrics_port", "server"))
 class Router:
     """One address in front of the ready engines of a server."""
 
-    def __init__(self, server: str, lease: PortLease, workers: WorkerGroup) -> None:
-        self.server, self.workers = server, workers
+    def __init__(self, server: str, lease: PortLease, workers: WorkerGroup, start_within: float) -> None:
+        self.server, self.workers, self._start_within = server, workers, start_within
         self.host, self.port = lease.host, lease.ports[0]
         self._lease = lease
 
@@ -61,7 +61,10 @@ class Router:
     ) -> None:
         """Make these the router's engines. Raises if one of `required`, by default any, did not join."""
         within = min(JOIN_WITHIN, left(deadline))
-        refused: dict[str, str] = self._answer(self.workers.route_to(list(wanted), within), within + STARTING)
+        # A router that has ended is started first. A start of a minute may go on after the deadline.
+        starting = min(self._start_within, max(START_WITHIN, left(deadline)))
+        asked = self.workers.route_to(list(wanted), within)
+        refused: dict[str, str] = self._answer(asked, within + starting + AROUND)
         missed = [url for url in refused if required is None or url in required]
         if missed:
             raise LaunchError(*[self._not_joined(url, refused[url]) for url in missed])
@@ -152,7 +155,8 @@ def start_routers(
             sources[component] = (source, component)
         groups = cluster.launch_components(plan, sources, left(deadline))
         for server, component in names.items():
-            routers[server] = Router(server, leases[server], groups[component])
+            start_within = START_WITHIN if command is None else command.start_within
+            routers[server] = Router(server, leases[server], groups[component], start_within)
             pool.end_with(groups[component])
         started = {server: router.workers.start() for server, router in routers.items()}
         for server, result in started.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
@@ -130,7 +131,9 @@ def _span(numbers: Iterable[int]) -> str:
 def places(component: ComponentPlan) -> Iterator[str]:
     """`0-31 on nodes 0-3, 8 each`: one line for neighbouring nodes with equally many processes."""
     runs: list[list[int]] = []  # first node, last node, first rank, processes on each node
-    for node, first, count in _by_node(component):
+    for node, held in groupby(component.members, key=lambda place: place.cluster_node_rank):
+        ranks_here = [place.rank for place in held]
+        first, count = ranks_here[0], len(ranks_here)
         if runs and runs[-1][1] == node - 1 and runs[-1][3] == count:
             runs[-1][1] = node
         else:
@@ -143,14 +146,3 @@ def places(component: ComponentPlan) -> Iterator[str]:
             yield f"{ranks} on node {first_node}"
         else:
             yield f"{ranks} on nodes {first_node}-{last_node}, {count} each"
-
-
-def _by_node(component: ComponentPlan) -> Iterator[tuple[int, int, int]]:
-    """Node, first process rank and number of processes, for each series of ranks on one node."""
-    node, first = -1, 0
-    for place in component.members:
-        if place.cluster_node_rank != node:
-            if place.rank:
-                yield node, first, place.rank - first
-            node, first = place.cluster_node_rank, place.rank
-    yield node, first, component.world_size - first

@@ -34,7 +34,7 @@ def curve_lines(curves: Curves, width: int = 60, ascii_only: bool = False) -> li
 
 def curve_picture(curves: Curves, marks: Mapping[str, float] | None = None) -> Picture:
     """All curves in one frame; `marks` are levels, such as a threshold, drawn as dashed lines."""
-    marks = marks or {}
+    marks = {name: value for name, value in (marks or {}).items() if math.isfinite(value)}
     low, high = _range({**curves, **{name: [value] for name, value in marks.items()}})
     steps = max(2, *(len(values) for values in curves.values())) if curves else 2
     bottom, right = _MARGIN + _HEIGHT, _LEFT + _WIDTH

@@ -27,16 +27,16 @@ from roost.views.job_words import (
     channel_cells,
     component_lines,
     driver_words,
-    duration,
     headline,
+    job_cells,
+    job_style,
     node_cells,
     node_words,
     process_cells,
-    state_counts,
 )
 from roost.views.map_picture import MapStates, map_picture
 from roost.views.page import chip, page_head, table
-from roost.views.process_search import FIELD, search_scripts
+from roost.views.process_search import FIELD, search_json, search_scripts
 from roost.views.process_search import SCRIPT as SEARCH_SCRIPT
 from roost.views.process_search import STYLE as SEARCH_STYLE
 from roost.views.style import Style
@@ -86,12 +86,12 @@ const said = document.getElementById("connection");
 const source = new EventSource(document.body.dataset.events);
 source.onmessage = message => {
   said.textContent = "";
-  for (const [name, html] of Object.entries(JSON.parse(message.data))) {
+  const parts = JSON.parse(message.data), field = document.getElementById("search");
+  for (const [name, html] of Object.entries(parts)) {
     const place = document.getElementById(name);
     if (place) place.innerHTML = html;
-    const field = document.getElementById("search");
-    if (name === "map" && field && field.value) field.dispatchEvent(new Event("input"));
   }
+  if (("map" in parts || "plan" in parts) && field && field.value) field.dispatchEvent(new Event("input"));
 };
 source.onerror = () => { said.textContent = "No answer from `roost status --web`. What is below may be old."; };
 """
@@ -101,14 +101,14 @@ _table = partial(table, cell=str)  # its cells are HTML
 def job_page(snapshot: JobSnapshot, events_url: str, back: str = "") -> str:
     """The whole page, as the job is now. `back` is the address of the page of all jobs."""
     parts = job_parts(snapshot)
-    plan = snapshot.plans[-1] if snapshot.plans else None
+    planned = bool(snapshot.plans)
     body = [f'<p><a href="{text(back)}">all jobs</a></p>\n'] if back else []
-    body += [f'<div id="head">{parts["head"]}</div>\n', FIELD if plan is not None else ""]
+    body += [f'<div id="head">{parts["head"]}</div>\n', FIELD * planned]
     body.append(f'<div class="map" id="map">{parts["map"]}</div>\n')
     for name, heading in _SECTIONS.items():
         body.append(f'<section><h2>{heading}</h2><div id="{name}">{parts[name]}</div></section>\n')
-    search = search_scripts(plan) if plan is not None else ""
-    return _page(f"job {snapshot.job}", events_url, "".join(body) + search, search=plan is not None)
+    search = search_scripts(parts["plan"]) * planned
+    return _page(f"job {snapshot.job}", events_url, "".join(body) + search, search=planned)
 
 
 def jobs_page(snapshots: Sequence[JobSnapshot], events_url: str) -> str:
@@ -127,30 +127,21 @@ def _page(title: str, events_url: str, body: str, search: bool = False) -> str:
 
 
 def jobs_parts(snapshots: Sequence[JobSnapshot]) -> dict[str, str]:
-    rows = [
-        (
-            _link(one),
-            _state(one.state),
-            text(", ".join(plan.short_digest for plan in one.plans)),
-            text(state_counts(one.processes)),
-            str(sum(process.restarts for process in one.processes)) if one.processes else "",
-            text(node_words(one)) if one.nodes else "",
-            _state(one.driver.state) if one.driver else "",
-            text(f"{one.events[-1].action}, {duration(one.time - one.events[-1].time)} ago")
-            if one.events
-            else "",
-        )
-        for one in snapshots
-    ]
+    rows = []
+    for one in snapshots:
+        _, state, plans, counts, restarts, nodes, driver, last = map(text, job_cells(one))
+        driver = _state(driver) if driver else ""
+        rows.append((_link(one), _state(state), plans, counts, restarts, nodes, driver, last))
     return {"jobs": _table(JOB_HEADS, rows) or "<p>no job is running</p>"}
 
 
 def job_parts(snapshot: JobSnapshot, use: str | None = None) -> dict[str, str]:
     """The parts of the page by their ids. The picture of the use is large; a caller can pass an older one."""
-    style = Style.of(snapshot.components)
+    style = job_style(snapshot)
     return {
         "head": "".join(_head(snapshot)),
-        "map": "".join(_map(plan, snapshot) for plan in snapshot.plans),
+        "map": "".join(_map(plan, snapshot, style) for plan in snapshot.plans),
+        "plan": search_json(snapshot.plans),
         "components": _components(snapshot, style),
         "use": _use(snapshot, style) if use is None else use,
         "processes": "".join(_processes(snapshot)),
@@ -174,7 +165,7 @@ def _head(snapshot: JobSnapshot) -> Iterator[str]:
         yield f'<p class="state bad">no answer from {text(what)}</p>\n'
 
 
-def _map(plan: Plan, snapshot: JobSnapshot) -> str:
+def _map(plan: Plan, snapshot: JobSnapshot, style: Style) -> str:
     mine = [one for one in snapshot.processes if one.component in plan.components]
     unwell = {_node(one) for one in mine if not one.is_fine}
     nodes = {one.rank: one.state for one in snapshot.nodes if one.state != "up"}
@@ -192,7 +183,7 @@ def _map(plan: Plan, snapshot: JobSnapshot) -> str:
     notes = [
         f"{', '.join(state for state in STATES if state in BAD)}: red. idle: pale. not started, ended: dashed."
     ]
-    drawn = map_picture(plan, Style.of(plan.components), {}, notes, False, states)
+    drawn = map_picture(plan, style, {}, notes, False, states)
     return drawn.as_svg(f"plan {plan.short_digest}")
 
 

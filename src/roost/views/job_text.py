@@ -22,13 +22,13 @@ from roost.views.job_words import (
     component_lines,
     doing,
     driver_words,
-    duration,
     headline,
+    job_cells,
+    job_style,
     node_cells,
     node_words,
     place_words,
     process_cells,
-    state_counts,
 )
 from roost.views.style import Style, printable
 from roost.views.terminal import drawn_text
@@ -44,7 +44,7 @@ def render_job(
     snapshot: JobSnapshot, *, width: int = DEFAULT_WIDTH, colour: bool = False, show_all: bool = False
 ) -> str:
     """Planned against actual: the components, the processes, the nodes, the channels, and the last events."""
-    style = Style.of(snapshot.components)
+    style = job_style(snapshot)
     parts: list[RenderableType] = [Text(headline(snapshot), "bold")]
     if snapshot.driver is not None:
         words = f"driver {driver_words(snapshot.driver)}; {node_words(snapshot)}"
@@ -66,17 +66,10 @@ def render_jobs(snapshots: Sequence[JobSnapshot], *, width: int = DEFAULT_WIDTH,
         return "no job is running\n"
     table = _table(JOB_HEADS)
     for one in snapshots:
-        lines = list(component_lines(one))
-        last = one.events[-1] if one.events else None
+        job, state, plans, counts, restarts, nodes, driver, last = job_cells(one)
+        processes = Text(counts, "bold red" if one.unwell else "")
         table.add_row(
-            Text(one.job, "bold"),
-            _state(one.state),
-            ", ".join(plan.short_digest for plan in one.plans),
-            Text(state_counts(one.processes), "bold red" if one.unwell else ""),
-            f"{sum(line.restarts for line in lines):,}" if lines else "",
-            node_words(one).replace(" nodes", "").replace(" node", "") if one.nodes else "",
-            _state(one.driver.state) if one.driver else "",
-            f"{last.action} {duration(one.time - last.time)} ago" if last else "",
+            Text(job, "bold"), _state(state), plans, processes, restarts, nodes, _state(driver), last
         )
     return drawn_text([table], width, colour)
 

@@ -10,6 +10,7 @@ from roost.config.ranks import ranges
 from roost.engine.job_snapshot import ChannelStatus, DriverStatus, JobSnapshot, NodeStatus
 from roost.engine.status import ProcessStatus
 from roost.errors import counted
+from roost.views.style import Style
 
 STATES = ("busy", "idle", "stopped", "hung", "dead", "unknown", "ended", "not started")
 BAD = frozenset(("stopped", "hung", "dead", "unknown", "silent", "gone"))  # of processes, nodes and drivers
@@ -18,6 +19,12 @@ JOB_HEADS = ("job", "state", "plan", "processes", "restarts", "nodes", "driver",
 PROCESS_HEADS = ("process", "state", "node", "devices", "pid", "restarts", "call")
 NODE_HEADS = ("node", "host", "state", "accelerators", "load", "memory free")
 CHANNEL_HEADS = ("channel", "length", "taken", "puts wait", "takes wait", "put in all", "again")
+
+
+def job_style(snapshot: JobSnapshot) -> Style:
+    """One look for each component of the job, in the order of its plans: they may have components in common."""
+    planned = (name for plan in snapshot.plans for name in plan.components)
+    return Style.of([*planned, *snapshot.components])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,20 @@ def headline(snapshot: JobSnapshot) -> str:
         f"{plan.short_digest}{f' of {plan.job_file}' if plan.job_file else ''}" for plan in snapshot.plans
     ]
     return f"{words}, plan{'s' * (len(plans) > 1)} {', '.join(plans)}" if plans else words
+
+
+def job_cells(one: JobSnapshot) -> tuple[str, ...]:
+    last = one.events[-1] if one.events else None
+    return (
+        one.job,
+        one.state,
+        ", ".join(plan.short_digest for plan in one.plans),
+        state_counts(one.processes),
+        f"{sum(process.restarts for process in one.processes):,}" if one.processes else "",
+        node_words(one).replace(" nodes", "").replace(" node", "") if one.nodes else "",
+        one.driver.state if one.driver else "",
+        f"{last.action} {duration(one.time - last.time)} ago" if last else "",
+    )
 
 
 def process_cells(one: ProcessStatus) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from roost.engine.job_snapshot import JobSnapshot
@@ -15,12 +15,15 @@ _PROCESS_STATES = tuple(state for state in STATES if state not in ("ended", "not
 
 
 class CallCounts:
-    """The calls of each component, added up over its processes. They never fall: an ended process still counts."""
+    """The calls of each component, added up over its processes. An ended process counts as long as its job is there."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[object, ...], tuple[str, str, tuple[CallTotal, ...]]] = {}
 
-    def add(self, snapshots: Iterable[JobSnapshot]) -> None:
+    def add(self, snapshots: Collection[JobSnapshot]) -> None:
+        """Count the calls of these jobs, and forget all others."""
+        jobs = {one.job for one in snapshots}
+        self._seen = {key: seen for key, seen in self._seen.items() if key[0] in jobs}
         for one in snapshots:
             for process in one.processes:
                 if process.calls.totals:

@@ -19,7 +19,7 @@ from roost.views.captions import heading, held_lines, in_short
 from roost.views.components import any_charged, columns, component_rows
 from roost.views.drawing import fill_of, text
 from roost.views.map_picture import map_picture
-from roost.views.process_search import FIELD, SCRIPT, STYLE, holds, search_scripts
+from roost.views.process_search import FIELD, SCRIPT, STYLE, holds, search_json, search_scripts
 from roost.views.style import Style
 from roost.views.svg import title_of
 
@@ -111,7 +111,7 @@ def render_page(
         parts += ["<h2>To know</h2>\n", *map(_finding, plan.findings)]
     if plan.components:
         parts += ["<h2>Processes</h2>\n", *_processes(plan, show_all)]
-    return "".join([*parts, search_scripts(plan)]) + "</body>\n</html>\n"
+    return "".join([*parts, search_scripts(search_json([plan]))]) + "</body>\n</html>\n"
 
 
 def _pointing(plan: Plan) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -24,7 +24,7 @@ FIELD = (
     'aria-label="Search by component, rank, node or host" autocomplete="off"></p>\n<ul id="found"></ul>\n'
 )
 SCRIPT = r"""
-const plan = JSON.parse(document.getElementById("plan").textContent);
+let plan;  // a live page replaces its data
 const field = document.getElementById("search"), list = document.getElementById("found");
 const map = document.querySelector(".map"), MOST = 200;
 const within = (spans, number) => spans.split(",").some(span => {
@@ -64,6 +64,7 @@ function lookup(query) {
   return {places: hosts.slice(0, MOST).flatMap(n => all.flatMap(one => [...on_node(one, n)])), nodes: hosts};
 }
 function show() {
+  plan = JSON.parse(document.getElementById("plan").textContent);
   const query = field.value.trim().toLowerCase();
   history.replaceState(null, "", query ? "#" + encodeURIComponent(query) : " ");
   list.replaceChildren();
@@ -98,31 +99,37 @@ if (location.hash.length > 1) { field.value = decodeURIComponent(location.hash.s
 """
 
 
-def search_scripts(plan: Plan) -> str:
-    """The data, which no browser runs, and the script. Text from files is escaped, so it cannot end its element."""
-    data = (
-        json.dumps(search_data(plan), separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e")
-    )
+def search_scripts(data: str) -> str:
+    """The data, which no browser runs, and the script."""
     return f'<script type="application/json" id="plan">{data}</script>\n<script>{SCRIPT}</script>\n'
 
 
-def search_data(plan: Plan) -> dict[str, Any]:
+def search_json(plans: Sequence[Plan]) -> str:
+    """The data as text. Names from files are escaped, so they cannot end its element."""
+    written = json.dumps(search_data(plans), separators=(",", ":"))
+    return written.replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def search_data(plans: Sequence[Plan]) -> dict[str, Any]:
     """The processes of each component in runs of nodes that look the same: first rank, first node, nodes, pattern.
 
     A pattern lists what each process on such a node holds.
     """
     patterns: dict[tuple[str, ...], int] = {}
-    hosts = [printable(node.ip or node.hostname) for node in plan.inventory.nodes]
+    bits: dict[str, int] = {}
+    nodes = max((plan.inventory.nodes for plan in plans), key=len, default=())
+    hosts = [printable(node.ip or node.hostname) for node in nodes]
     return {
         "components": [
             {
                 "name": name,
-                "bit": bit,
+                "bit": bits.setdefault(name, len(bits)),
                 "count": component.world_size,
                 "nodes": ranges(set(component.nodes)),
                 "runs": list(_runs(component, patterns)),
             }
-            for bit, (name, component) in enumerate(plan.components.items())
+            for plan in plans
+            for name, component in plan.components.items()
         ],
         "hosts": hosts if any(hosts) else [],
         "patterns": [list(pattern) for pattern in patterns],

@@ -90,14 +90,10 @@ def _report_page(
     record: RunRecord, title: str, pictures: Mapping[str, str], facts: Mapping[str, Any], traced: bool
 ) -> str:
     """`pictures` are the curves by title; with `traced`, `trace.json` lies beside the page."""
-    plan, whole = record.plan, (record.began, record.until)
+    plan, seconds = record.plan, max(0.0, record.until - record.began)
     style = Style.of(plan.components)
-    close = _close_up(whole)
-    shown = run_timeline(record, close)
     processes = len({(one.component, one.rank) for one in record.processes})
-    sums = (
-        f"{counted(processes, 'process')} on {counted(len(plan.nodes), 'node')}, {whole[1] - whole[0]:.1f} s"
-    )
+    sums = f"{counted(processes, 'process')} on {counted(len(plan.nodes), 'node')}, {seconds:.1f} s"
     trace = ', <a href="trace.json">trace</a>' if traced else ""
     legend = "".join(f"{chip(style, name)} &nbsp; " for name in plan.components)
     parts = [
@@ -109,6 +105,19 @@ def _report_page(
     parts += [
         "<h2>Placement</h2>\n",
         f'<div class="map">\n{map_picture(plan, style, {}, [], False).as_svg("placement")}</div>\n<p>{legend}</p>\n',
+        *(_times(record) if seconds else ["<p>No call was made in this time.</p>\n"]),
+        "<h2>Events</h2>\n",
+        table((), ((event,) for event in record.events[-_MOST_EVENTS:])),
+    ]
+    return "".join(parts) + "</body>\n</html>\n"
+
+
+def _times(record: RunRecord) -> list[str]:
+    """What ran when, of a run in which calls were made."""
+    plan, whole = record.plan, (record.began, record.until)
+    close = _close_up(whole)
+    shown = run_timeline(record, close)
+    return [
         "<h2>Use of each accelerator</h2>\n"
         '<p class="dim">How much of the time each component worked there. Below: processes without accelerators.</p>\n',
         f'<div class="map">\n{use_picture(record, whole).as_svg("use")}</div>\n',
@@ -138,10 +147,7 @@ def _report_page(
             ),
             numbers=2,
         ),
-        "<h2>Events</h2>\n",
-        table((), ((event,) for event in record.events[-_MOST_EVENTS:])),
     ]
-    return "".join(parts) + "</body>\n</html>\n"
 
 
 def _close_up(whole: Span) -> Span:

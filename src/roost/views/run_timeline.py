@@ -106,7 +106,7 @@ def _gaps(
 
 def shares_of_time(record: RunRecord, window: Span) -> list[tuple[str, dict[str, float]]]:
     """For each lane, the share of the time that each component worked there."""
-    seconds = max(1e-9, window[1] - window[0])
+    seconds = window[1] - window[0]
     return [
         (
             use.label,

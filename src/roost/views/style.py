@@ -57,7 +57,7 @@ class Style:
     def text(self, fragments: Fragments) -> Text:
         text = Text()
         for piece, name in fragments:
-            nobody = piece in (self.idle, *self.unused.values())
+            nobody = piece in self.unused.values()
             text.append(piece, self.colours.get(name, "dim" if nobody else ""))
         return text
 
