@@ -572,6 +572,19 @@ ATTACKS = {
     "spaces": with_placement('"' + " " * 19_000 + '"'),
     "spaces before a dash": with_placement('"0' + " " * 19_000 + 'x"'),
     "uneven on a large scale": with_placement('"0-6:0-40002"'),
+    "many spare nodes": with_placement("0")
+    + "supervise: {a: {policy: relocate, spare_nodes: '"
+    + ",".join(f"{n}0000-{n}9999" for n in range(1, 1_200))
+    + "'}}\n",
+    "many components with many spare nodes": "cluster: {component_placement: {"
+    + ",".join(f"c{n}: 0" for n in range(900))
+    + "}}\nsupervise: {"
+    + ",".join(f"c{n}: {{policy: relocate, spare_nodes: 1-99999}}" for n in range(900))
+    + "}\n",
+    "many secrets in many errors": "passwords: {"
+    + ",".join(f"'A=A{n}': value{n}" for n in range(3_500))
+    + "}\n"
+    + with_variables("env_vars: '${passwords}'"),
     "nul": "cluster:\0",
     "surrogate": "cluster: \ud800",
     "controls": "cluster: \x07\x1b[31m",

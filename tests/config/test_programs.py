@@ -221,3 +221,10 @@ def test_the_driver_gets_the_whole_configuration() -> None:
 def test_a_configuration_that_omegaconf_refuses() -> None:
     with pytest.raises(ValueError, match=r"RC006.*OmegaConf refuses"):
         driver_config(parse("cluster: {}\nformat: '${'\n"))
+
+
+@pytest.mark.parametrize("number", ["0x_", "0b_", "9" * 5_000])
+def test_a_number_that_python_cannot_read_stays_text(number: str) -> None:
+    document = parse(JOB + f"workers: {{actor: m:A, rollout: m:B, env: m:C}}\nseed: {number}\n")
+    assert program_problems(document) == []
+    assert driver_config(document).seed == number

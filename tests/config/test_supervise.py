@@ -10,6 +10,7 @@ import pytest
 
 import roost
 from roost.config.supervise import RestartLimits, RestartPolicy
+from roost.planning.policy_checks import with_policies
 
 PLACED: dict[str, Any] = {"component_placement": {"actor": "0-3", "rollout": "4-5"}}
 
@@ -87,7 +88,11 @@ def test_policies_and_shares_are_refused_together() -> None:
         ({"ping": 0}, "RC104", "ping: 0 is out of range"),
         ({"policy": "relocate"}, "RC102", "actor: relocate needs spare nodes"),
         ({"spare_nodes": 2}, "RC104", "actor: only the policy relocate uses spare nodes"),
-        ({"policy": "relocate", "spare_nodes": "x"}, "RL101", "actor: "),
+        ({"policy": "relocate", "spare_nodes": "x"}, "RL101", "actor: 'x' is not a range of spare nodes"),
+        ({"policy": "relocate", "spare_nodes": "all"}, "RL101", "actor: 'all' is not a range of spare nodes"),
+        ({"spare_nodes": " all "}, "RL101", "actor: 'all' is not a range of spare nodes"),
+        ({"policy": "relocate", "spare_nodes": "0-60000,1-60000"}, "RL106", "actor: too many spare nodes"),
+        ({"within": 10**400}, "RC103", "supervise.actor.within: a number of too many digits"),
         ({"policy": "relocate", "spare_nodes": ""}, "RL101", "actor: node ranks are missing"),
         ({"policy": "relocate", "spare_nodes": 7}, "RI104", "actor: spare nodes 7 do not exist"),
         (
@@ -139,3 +144,35 @@ def test_robots_come_with_a_warning() -> None:
         "supervise": {"env": {"policy": "one_for_one"}},
     }
     assert "RW109" in [finding.code for finding in roost.plan(job, "1x0").findings]
+
+
+def test_advice_about_spare_nodes_does_not_name_all_nodes() -> None:
+    for text in ("x", "all", ""):
+        with pytest.raises(roost.ConfigurationError) as caught:
+            planned({"actor": {"policy": "relocate", "spare_nodes": text}})
+        assert caught.value.findings[0].remedy == "name nodes that nothing else uses, such as 2, 2-3 or `2,4`"
+
+
+def test_all_components_together_have_so_many_spare_nodes() -> None:
+    policy = {"policy": "relocate", "spare_nodes": "4-60000"}
+    with pytest.raises(roost.ConfigurationError) as caught:
+        planned({"actor": policy, "rollout": policy})
+    assert [finding.what for finding in caught.value.findings] == ["rollout: too many spare nodes"]
+
+
+def test_policies_given_in_python_warn_as_those_of_a_job_do() -> None:
+    group = {"label": "r", "node_ranks": 0, "hardware": {"type": "Franka", "configs": [{"node_rank": 0}]}}
+    cluster = {
+        "component_placement": {"env": {"node_group": "r", "placement": "0"}},
+        "node_groups": [group],
+    }
+    plan = roost.plan({"cluster": cluster}, "1x0")
+    warned = with_policies(plan, {"env": {"policy": "one_for_one"}})
+    assert [(found.code, found.path) for found in warned.findings] == [("RW109", ("supervise", "env"))]
+    assert with_policies(warned, {"env": {"policy": "one_for_all"}}).findings[0].why.endswith("one_for_all")
+    assert with_policies(warned, {"env": {"policy": "fail"}}).findings == ()
+
+
+def test_a_policy_given_in_python_may_hold_no_number_that_is_too_large() -> None:
+    with pytest.raises(roost.ConfigurationError, match="a number of too many digits"):
+        with_policies(roost.plan({"cluster": PLACED}, "3x4"), {"actor": {"within": 10**400}})

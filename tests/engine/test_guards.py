@@ -74,7 +74,7 @@ def test_a_section_of_a_config_refers_to_the_rest_of_it() -> None:
         assert cluster.num_nodes == 1
         assert dict(cluster.inventory.environment("g", 0).env_vars) == {"NAME": "yes"}
     broken = OmegaConf.create({"cluster": {"num_nodes": "${nothing}"}})
-    with pytest.raises(roost.ConfigurationError, match="cannot be resolved"):
+    with pytest.raises(roost.ConfigurationError, match=r"cannot resolve '\$\{nothing\}'"):
         roost.Cluster(cluster_cfg=broken.cluster, inline="1x2")
 
 

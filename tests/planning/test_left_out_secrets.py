@@ -41,10 +41,17 @@ def test_values_are_those_of_the_same_nodes_in_whatever_order() -> None:
 
 
 def test_an_empty_value_in_the_job_is_none() -> None:
-    plan = planned({"node_ranks": 0, "env_vars": {"API_KEY": ""}})
-    assert variables(with_secrets(saved(plan), plan.inventory.groups, {"API_KEY": "x"}), 0) == {
-        "API_KEY": "x"
-    }
+    plan = planned({"node_ranks": 0, "env_vars": {"API_KEY": "old"}})
+    job = planned({"node_ranks": 0, "env_vars": {"API_KEY": ""}})
+    assert variables(with_secrets(saved(plan), job.inventory.groups, {"API_KEY": "x"}), 0) == {"API_KEY": "x"}
+    with pytest.raises(roost.ConfigurationError, match="the value of API_KEY is missing"):
+        with_secrets(saved(plan), job.inventory.groups, {})
+
+
+def test_a_plan_keeps_an_empty_value() -> None:
+    plan = planned({"node_ranks": 0, "env_vars": {"WANDB_API_KEY": ""}})  # switches it off
+    for groups in ({}, plan.inventory.groups):
+        assert with_secrets(saved(plan), groups, {"WANDB_API_KEY": "x"}) == plan
 
 
 def test_all_that_is_missing_is_named() -> None:
@@ -63,6 +70,11 @@ def test_all_that_is_missing_is_named() -> None:
         "the value of python_interpreter_path is missing, for node group 'g'",
     ]
     assert caught.value.codes == ("RS103",) * 3
+    assert [finding.remedy for finding in caught.value.findings] == [
+        "set API_KEY in the environment of the launch, or launch with the job file",
+        "set HF_TOKEN in the environment of the launch, or launch with the job file",
+        "launch with the job file",  # no variable holds the interpreter
+    ]
     assert with_secrets(saved(plan), plan.inventory.groups, {}) == plan
 
 

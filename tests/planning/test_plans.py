@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -628,3 +629,23 @@ def test_a_plan_and_an_inventory_keep_their_own_tables() -> None:
 def test_a_format_of_thousands_of_digits() -> None:
     with pytest.raises(roost.ConfigurationError, match="it is of format a number of many digits"):
         roost.Plan.from_dict({"format_version": 10**5000})
+
+
+@pytest.mark.parametrize("change", [{"isolate_accelerator": False}, {"visible": ("1", "0")}])
+def test_a_plan_that_could_not_be_loaded_is_not_saved(change: dict[str, Any], tmp_path: Path) -> None:
+    class Strategy:
+        def get_placement(self, inventory: Inventory, isolate_accelerator: bool) -> list[roost.Placement]:
+            usual = roost.PackedPlacementStrategy(0, 3).get_placement(inventory, isolate_accelerator)
+            return [replace(usual[0], **change), *usual[1:]]
+
+    plan, file = plan_one("own", Strategy(), Inventory.parse("1x4")), tmp_path / "plan.json"
+    with pytest.raises(roost.ConfigurationError, match="the placements of 'own' cannot be saved") as caught:
+        save_plan(plan, file)
+    assert (caught.value.codes, file.exists()) == (("RS102",), False)
+
+
+@pytest.mark.parametrize("isolate_accelerator", [True, False])
+def test_plans_of_strategies_are_saved(isolate_accelerator: bool) -> None:
+    strategy = roost.PackedPlacementStrategy(0, 3)
+    plan = plan_one("own", strategy, Inventory.parse("1x4"), isolate_accelerator)
+    assert roost.Plan.from_dict(plan.to_dict()) == plan

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,8 +18,10 @@ from roost.config.plain_data import SECTIONS, interpolations, plain_mapping
 from roost.config.text_files import A_JOB, is_pipe, read_mapping, read_text, shown_name
 from roost.config.yaml_text import MAX_BYTES, MAX_VALUES, Positions
 from roost.errors import ConfigurationError, Finding, Path, Span, first_line
+from roost.secret_names import SecretText
 
 NAMELESS = "<config>"
+_LEAST = 4  # characters of a secret that is hidden wherever a message has them: fewer are in many words
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,18 @@ class Document:
 
     def text(self, path: Path, value: Any) -> str:
         """A scalar as its author wrote it, if the file's text is known; else its value as text."""
+        if path in self.positions.secrets:
+            return SecretText(value)
         written = self.positions.texts.get(path)
         return str(value) if written is None else written
+
+    def marked(self, value: Any, path: Path) -> Any:
+        """The value, with the secrets in it as texts that are neither shown nor saved."""
+        if isinstance(value, Mapping):
+            return {key: self.marked(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.marked(item, (*path, index)) for index, item in enumerate(value)]
+        return SecretText(value) if path in self.positions.secrets else value
 
     def finding(
         self,
@@ -65,13 +78,25 @@ class Document:
         where = self.key_span(path) if key else self.part_span(path, part)
         if where is None and self.name != NAMELESS and not self.data:
             where = Span(source=self.name, line=1, column=1, length=1)  # an empty file
-        what, why, remedy = map(self._without_secrets, (what, why, remedy))
+        if self.positions.secrets:
+            what, why, remedy = self._without_secrets(path, (what, why, remedy))
         return Finding(code=code, what=what, why=why, remedy=remedy, path=path, where=where)
 
-    def _without_secrets(self, text: str) -> str:
-        for secret in self.positions.secrets:
-            text = text.replace(secret, "***")
-        return text
+    def _without_secrets(self, path: Path, texts: Sequence[str]) -> Iterator[str]:
+        """Texts about this path without the values of secrets; if its value is one, without any word of it."""
+        secrets, said = self.positions.secrets, "\n".join(texts)
+        whole = [secret for secret in secrets.values() if len(secret) >= _LEAST and secret in said]
+        whole.sort(key=len, reverse=True)  # a secret may hold another one
+        own = next((secrets[path[:stop]] for stop in range(len(path) + 1) if path[:stop] in secrets), "")
+        words = own + repr(own)
+
+        def hidden(word: re.Match[str]) -> str:
+            return "***" if word[0] == own or (len(word[0]) >= _LEAST and word[0] in words) else word[0]
+
+        for text in texts:
+            for secret in whole:
+                text = text.replace(secret, "***")
+            yield re.sub(r"\w+", hidden, text) if own else text
 
     def part_span(self, path: Path, part: tuple[int, int] | None = None) -> Span | None:
         """The position of a value, or of a part of it: its start and length in the text."""
@@ -155,17 +180,25 @@ class JobFile(os.PathLike[str]):
         return composed(primary, overrides)
 
 
-def load(source: Any, overrides: Sequence[str] = ()) -> Document:
-    """Read a path, dict, `DictConfig` or `Document`, apply overrides, and resolve interpolations."""
+def load(source: Any, overrides: Sequence[str] = (), inside: Path = ()) -> Document:
+    """Read a path, dict, `DictConfig` or `Document`, apply overrides, and resolve interpolations.
+
+    `inside` is the path of the source in the job: ("cluster",) if it is `cfg.cluster`.
+    """
     overrides = [overrides] if isinstance(overrides, str) else overrides
     whole: dict[str, Any] | None = None
     at: Path = ()
     if type(source).__module__.startswith("omegaconf"):  # before Mapping: a DictConfig is a Mapping too
-        from roost.config.interpolation import unresolved
+        from roost.config.interpolation import mapping, unresolved
 
-        data, whole, at = unresolved(source)
-        document = Document(plain_mapping(data))
-    elif isinstance(source, Document):
+        source, whole, at = unresolved(source)
+        if not inside:
+            source = mapping(source)
+        elif isinstance(source, dict) and not at:
+            whole = source
+    for step in reversed(inside):
+        source = {step: source}
+    if isinstance(source, Document):
         document = source
     elif isinstance(source, (str, os.PathLike)):
         document, overrides = as_written(source, overrides), ()
@@ -180,7 +213,7 @@ def load(source: Any, overrides: Sequence[str] = ()) -> Document:
     if any(True for section in SECTIONS for _ in interpolations(data.get(section), ())):
         from roost.config.interpolation import resolve
 
-        data, positions = resolve(data, positions, whole, at)
+        data, positions = resolve(data, positions, whole, at, inside=inside)
     return Document(data, document.name, positions)
 
 

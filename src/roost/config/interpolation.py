@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -31,10 +34,12 @@ def resolve(
     at: Path = (),
     sections: Sequence[str] = SECTIONS,
     needed: Sequence[str] = ("cluster",),
+    inside: Path = (),
 ) -> tuple[dict[str, Any], Positions]:
     """Replace interpolations in the sections roost reads. Only interpolations in `needed` sections must resolve.
 
-    A part of a larger configuration resolves inside it: `data` stands in `around` under the path `at`.
+    A part of a larger configuration resolves inside it: what `data` has `inside` stands in `around` under the path
+    `at`.
     """
     wanted = [found for section in sections for found in interpolations(data.get(section), (section,))]
     if not wanted:
@@ -43,27 +48,29 @@ def resolve(
     if len(wanted) > MAX_STEPS:
         path, text = wanted[MAX_STEPS]
         raise error_for([_problem(path, text, "the job holds too many interpolations", positions)])
-    root = _Root(_with(dict(around), at, data) if around is not None else data)
+    part = functools.reduce(operator.getitem, inside, data)  # type: ignore[arg-type]
+    root = _Root(_with(dict(around), at, part) if around is not None else data)
     answers: list[tuple[Path, Any]] = []
-    secrets = set(positions.secrets)
+    secrets = dict(positions.secrets)
     for path, text in wanted:
+        root.secret = False
         try:
             if _excessive(text):
                 raise _TooMuch(f"it holds more than {MAX_IN_TEXT} references or {MAX_TEXT:,} characters")
-            value = root.at(at + path)
+            value, hidden = root.at(at + path[len(inside) :])
             answers.append((path, value))
-            if looks_secret(text) and isinstance(value, str) and value:
-                secrets.add(value)
+            secrets.update({(*path, *inside): secret for inside, secret in hidden.items()})
         except Exception as error:  # resolvers raise anything; the configuration is at fault
             if path[0] in needed:
-                findings.append(_problem(path, text, _reason(error), positions))
+                reason = "" if root.secret else _reason(error)  # it may quote the secret
+                findings.append(_problem(path, text, reason, positions))
     if findings:
         raise error_for(findings)
     texts = dict(positions.texts)
     for path, value in answers:
         texts.pop(path, None)
         data = _with(data, path, value)
-    return data, Positions(positions.keys, positions.values, texts, frozenset(secrets))
+    return data, Positions(positions.keys, positions.values, texts, secrets)
 
 
 def _problem(path: Path, text: str, reason: str, positions: Positions) -> Finding:
@@ -108,6 +115,7 @@ class _Root:
         self.config: Any = OmegaConf.create({})
         self.left, self.room = MAX_STEPS, MAX_VALUES
         self.without: dict[str, Exception] = {}
+        self.secret = False  # whether a reference that gave the present value names a secret
         self.mentioned = set(re.findall(r"[\w-]+", " ".join(_references(data))))
         for key in sorted(data, key=lambda key: (key not in SECTIONS, key not in self.mentioned)):
             try:
@@ -144,10 +152,14 @@ class _Root:
         raise TypeError(type(value).__name__)
 
     def _watch(self, node: Any) -> None:
-        """Make OmegaConf count the references it follows: a few lines can expand to gigabytes."""
+        """Make OmegaConf count the references it follows, and tell which name a secret.
+
+        Without the count a few lines can expand to gigabytes.
+        """
         if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing():
             return
-        follow = node.resolve_parse_tree
+        follow, select = node.resolve_parse_tree, node._resolve_node_interpolation
+        evaluate = node._evaluate_custom_resolver
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.left -= max(1, str(kwargs["node"]._value()).count("${"))
@@ -158,28 +170,61 @@ class _Root:
                 raise _TooMuch(f"it becomes longer than {MAX_RESULT:,} characters")
             return found
 
-        node.__dict__["resolve_parse_tree"] = counted
+        def selected(**given: Any) -> Any:
+            found = select(**given)
+            self._note([given["inter_key"]])
+            return found
+
+        def evaluated(**given: Any) -> Any:
+            name, arguments = given["inter_type"], given["inter_args"]
+            found = evaluate(**given)
+            # The first argument of `oc.env` and its like is a name; the next one is a default, and no reference.
+            self._note(arguments[:1] if name.startswith("oc.") else (name, *arguments))
+            if isinstance(found, (DictConfig, ListConfig)) and "resolve_parse_tree" not in found.__dict__:
+                found = copy.deepcopy(found)  # another config may hold it
+                self._watch(found)
+            return found
+
+        node.__dict__.update(
+            resolve_parse_tree=counted,
+            _resolve_node_interpolation=selected,
+            _evaluate_custom_resolver=evaluated,
+        )
         keys: Any = node.keys() if isinstance(node, DictConfig) else range(len(node))
         for key in keys:
             self._watch(node._get_node(key))
 
-    def at(self, path: Path) -> Any:
+    def _note(self, names: Iterable[Any]) -> None:
+        """Remember whether one of the names in a reference is that of a secret."""
+        self.secret |= any(isinstance(name, str) and looks_secret(name) for name in names)
+
+    def at(self, path: Path) -> tuple[Any, dict[Path, str]]:
+        """The value at this path, and the secrets in it by their paths inside the value."""
         if path[0] in self.without:
             raise self.without[str(path[0])]
         value = self.config
         for step in path:
             value = value[step]
-        return self._plain(value, [MAX_RESULT], 0)
+        secrets: dict[Path, str] = {}
+        return self._plain(value, (), [MAX_RESULT], secrets), secrets
 
-    def _plain(self, value: Any, left: list[int], depth: int) -> Any:
+    def _plain(self, value: Any, path: Path, left: list[int], secrets: dict[Path, str]) -> Any:
         left[0] -= 1
-        if left[0] < 0 or depth > 100:
+        if left[0] < 0 or len(path) > 100:
             raise _TooMuch(f"it becomes more than {MAX_RESULT:,} values, or contains itself")
+        secret = self.secret
+
+        def inner(key: Any, step: str | int) -> Any:
+            self.secret = secret
+            return self._plain(value[key], (*path, step), left, secrets)
+
         if isinstance(value, (DictConfig, dict)):  # resolvers return either
-            return {str(key): self._plain(value[key], left, depth + 1) for key in value}
+            return {str(key): inner(key, str(key)) for key in value}
         if isinstance(value, (ListConfig, list, tuple)):
-            return [self._plain(value[index], left, depth + 1) for index in range(len(value))]
+            return [inner(index, index) for index in range(len(value))]
         if value is None or isinstance(value, (str, int, float, bool)):
+            if secret and value not in (None, "") and not isinstance(value, bool):
+                secrets[path] = str(value)
             return value
         raise TypeError(f"it becomes {type(value).__name__}, which is not plain data")
 
@@ -227,11 +272,8 @@ def _parses(text: str) -> bool:
     return True
 
 
-def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path]:
-    """A `DictConfig`'s unresolved data, the configuration it is part of, and its path in that configuration."""
-    if not OmegaConf.is_dict(config):
-        what = f"a job is a mapping of sections, not {type(config).__name__}"
-        raise ConfigurationError(code="RC103", what=what)
+def unresolved(config: Any) -> tuple[Any, dict[str, Any] | None, Path]:
+    """An OmegaConf config's unresolved data, the configuration it is part of, and its path in that configuration."""
     try:
         data, root = OmegaConf.to_container(config, resolve=False), config._get_root()
         whole = None if root is config else OmegaConf.to_container(root, resolve=False)
@@ -243,10 +285,10 @@ def unresolved(config: Any) -> tuple[dict[str, Any], dict[str, Any] | None, Path
     except Exception as error:
         what = "the configuration cannot be read"
         raise ConfigurationError(code="RC006", what=what, why=_reason(error)) from None
-    return _mapping(data), _mapping(whole) if at else None, tuple(at)
+    return data, mapping(whole) if at else None, tuple(at)
 
 
-def _mapping(data: Any) -> dict[str, Any]:
+def mapping(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):  # the whole configuration is a missing value or one interpolation
         what = "the configuration has no sections"
         raise ConfigurationError(code="RC103", what=what, remedy="start with `cluster:`")

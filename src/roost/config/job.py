@@ -13,7 +13,7 @@ from roost.config.labels import label_problems, split_labels
 from roost.config.layout import Layout
 from roost.config.layout_checks import layout_problems
 from roost.config.layout_section import PLACE
-from roost.config.plain_data import resolved
+from roost.config.plain_data import PLACEMENTS
 from roost.config.ranks import RankSpec, RankSyntaxError, parse_ranks
 from roost.config.schema import OLDER_KEYS, ClusterConfig, NodeGroupConfig, PlacementRule, validate
 from roost.config.supervise import RestartPolicy, read_supervise
@@ -21,7 +21,8 @@ from roost.errors import ConfigurationError, Finding, Path, close_to, error_for,
 
 RESERVED_LABELS = ("cluster", "node")
 _CLUSTER_EXAMPLE = "write `cluster:` with `num_nodes` and `component_placement` under it"
-_PLACEMENTS: Path = ("cluster", "component_placement")
+_NAMED = (("cluster", "node_groups"), PLACE)
+_PRIVATE = frozenset(("env_vars", "configs"))  # the keys below these belong to the user
 MAX_COMPONENTS = 1_000
 MAX_PLACEMENTS = 200_000  # characters of all placements together
 MAX_GROUPS = 10_000
@@ -70,8 +71,9 @@ def read_job(
         return Job(document=document), [_no_cluster_section(document)]
     misplaced = [] if "component_placement" in section else _placements_at_top(document)
     cluster, problems = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
-    problems += misplaced
-    if cluster is None:  # drop the broken parts, and look for more problems in the rest
+    named = list(_names_from_secrets(document))
+    problems += [*misplaced, *named]
+    if cluster is None or named:  # drop the broken parts, and look for more problems in the rest
         sound = _without(section, [problem.path for problem in errors_in(problems)])
         cluster, _ = validate(ClusterConfig, sound, document, ("cluster",), OLDER_KEYS)
     if cluster is None:
@@ -89,8 +91,10 @@ def read_supervised_layout(source: Any) -> tuple[Layout, Mapping[str, RestartPol
         return source, {}
     if isinstance(source, Mapping) and "layout" in source and "cluster" not in source:
         # `cfg.cluster`, which `Cluster` takes too
-        source = {"cluster": resolved(source, "the `cluster` section", ("cluster",))}
-    is_job = isinstance(source, (str, os.PathLike)) or (isinstance(source, Mapping) and "cluster" in source)
+        source = load(source, inside=("cluster",))
+    is_job = isinstance(source, (str, os.PathLike, Document)) or (
+        isinstance(source, Mapping) and "cluster" in source
+    )
     if source is None or isinstance(source, (int, float, bytes, list, tuple, set)):
         raise ConfigurationError(
             code="RC103",
@@ -118,6 +122,17 @@ def _placements_at_top(document: Document) -> list[Finding]:
     why = "roost reads it in the `cluster` section; other sections belong to your program"
     remedy = "move it under `cluster:`, and indent it"
     return [document.finding("RC102", what, ("component_placement",), key=True, why=why, remedy=remedy)]
+
+
+def _names_from_secrets(document: Document) -> Iterator[Finding]:
+    """Findings about names in plans and messages that a reference to a secret gave."""
+    for path in document.positions.secrets:
+        if path[:2] not in _NAMED or _PRIVATE.intersection(path):
+            continue
+        if path[-1] in ("label", "type", "name"):
+            what, why = f"the {path[-1]} comes from a secret", "plans and messages show it"
+            remedy = "write it, or give what it refers to another name"
+            yield document.finding("RC105", what, path, why=why, remedy=remedy)
 
 
 def _no_cluster_section(document: Document) -> Finding:
@@ -171,13 +186,13 @@ class _JobReader:
     def job(self, has_layout: bool) -> Job:
         # An earlier finding explains a missing section if the section is broken or its name may be misspelt.
         said = any(
-            found.path[:2] == _PLACEMENTS or found.path == _PLACEMENTS[1:] or found.code == "RC101"
+            found.path[:2] == PLACEMENTS or found.path == PLACEMENTS[1:] or found.code == "RC101"
             for found in self.findings
         )
         if not self.cluster.component_placement and not has_layout and not said:
             what = "`component_placement` is missing or empty"
             remedy = "write it under `cluster`, such as `component_placement: {actor: 0-7}`"
-            self.findings.add("RC102", what, _PLACEMENTS, key=True, remedy=remedy)
+            self.findings.add("RC102", what, PLACEMENTS, key=True, remedy=remedy)
         rules = self._rules()
         layout = self._layout(rules)
         shares, known = self.cluster.shares or {}, None
@@ -220,12 +235,12 @@ class _JobReader:
         if written > MAX_PLACEMENTS:
             remedy = f"at most {MAX_PLACEMENTS:,} together; write ranges such as 0-7"
             what = f"{written:,} characters of placements"
-            self.findings.add("RL106", what, _PLACEMENTS, key=True, remedy=remedy)
+            self.findings.add("RL106", what, PLACEMENTS, key=True, remedy=remedy)
             return {}
         if len(self.names) > MAX_COMPONENTS or len(self.labels) > MAX_GROUPS:
             what = f"{len(self.names):,} components and {len(self.labels) - 2:,} node groups"
             remedy = f"at most {MAX_COMPONENTS:,} components and {MAX_GROUPS:,} groups"
-            self.findings.add("RL106", what, _PLACEMENTS, key=True, remedy=remedy)
+            self.findings.add("RL106", what, PLACEMENTS, key=True, remedy=remedy)
             return {}
         rules: dict[str, ComponentRule] = {}
         known = () if self._groups_lost() else self.labels
@@ -237,7 +252,7 @@ class _JobReader:
         self, key: str, value: PlacementRule | str, known: Collection[str], rules: dict[str, ComponentRule]
     ) -> None:
         """Add the rule of each component in a key such as `actor,critic`."""
-        path: Path = (*_PLACEMENTS, key)
+        path: Path = (*PLACEMENTS, key)
         text_path: Path = path
         labels: tuple[str, ...] = ()
         if isinstance(value, PlacementRule):

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from roost.config.fields import names_in
-from roost.config.plain_data import SECTIONS, values_in
+from roost.config.plain_data import PLACEMENTS, SECTIONS, values_in
 from roost.config.yaml_text import MAX_DEPTH, Positions, read_yaml
 from roost.errors import ConfigurationError, Finding, Path, Span, counted, dotted, error_for, nearest, shown
 from roost.secret_names import hide_rest
 
 _LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
-_COMPONENTS = ("cluster", "component_placement")
 _SPELLING = "write overrides as section.key=value"
 
 
@@ -22,7 +21,7 @@ def overridden(
     data: dict[str, Any], positions: Positions, overrides: Sequence[str]
 ) -> tuple[dict[str, Any], Positions]:
     """`a.b=value` sets a key, `+a.b=value` and `++a.b=value` set or add one, `~a.b` deletes one."""
-    positions = Positions(dict(positions.keys), dict(positions.values), dict(positions.texts))
+    positions = Positions(*map(dict, positions.tables))
     findings: list[Finding] = []
     for override in overrides:
         try:
@@ -135,11 +134,11 @@ def _as_written(steps: list[str], here: Any) -> list[str]:
 def _no_such_component(steps: Sequence[str | int], data: dict[str, Any]) -> tuple[str, str, str] | None:
     """The message about an override that would silently add a component: what, why, remedy."""
     here: Any = data
-    for step in _COMPONENTS:
+    for step in PLACEMENTS:
         here = (here.get(step) or {}) if isinstance(here, dict) else here
-    if tuple(steps[:2]) != _COMPONENTS or len(steps) < 3 or not isinstance(here, dict):
+    if tuple(steps[:2]) != PLACEMENTS or len(steps) < 3 or not isinstance(here, dict):
         return None
-    keys, section = list(map(str, here)), dotted(_COMPONENTS)
+    keys, section = list(map(str, here)), dotted(PLACEMENTS)
     if steps[2] in keys:
         return None
     inside = len(steps) > 3 and steps[-1] in ("placement", "node_group")

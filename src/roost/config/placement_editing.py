@@ -9,10 +9,10 @@ from typing import Any
 
 from roost.config.document import Document, parse
 from roost.config.fields import names_in
+from roost.config.plain_data import PLACEMENTS
 from roost.config.yaml_text import Positions
 from roost.errors import ConfigurationError
 
-_PLACEMENT = ("cluster", "component_placement")
 _KEY = re.compile(r"""\s*(["']?)([\w.,\s-]+?)\1\s*:(?:\s|$)""")
 _COMMENT = re.compile(r"\s{1,8}#.*$")
 
@@ -20,16 +20,16 @@ _COMMENT = re.compile(r"\s{1,8}#.*$")
 def with_rules(document: Document, rules: Mapping[str, Any]) -> Document:
     """The document with this `component_placement`, without the positions of rules that are not as they were."""
     old = _placement(document)
-    keys, values, texts = (
+    tables = (
         {
             path: found
             for path, found in table.items()
-            if path[:2] != _PLACEMENT or len(path) == 2 or rules.get(str(path[2])) == old.get(str(path[2]))
+            if path[:2] != PLACEMENTS or len(path) == 2 or rules.get(str(path[2])) == old.get(str(path[2]))
         }
         for table in document.positions.tables
     )
-    data = {**document.data, "cluster": {**document.data["cluster"], _PLACEMENT[1]: dict(rules)}}
-    return Document(data, document.name, Positions(keys, values, texts))
+    data = {**document.data, "cluster": {**document.data["cluster"], PLACEMENTS[1]: dict(rules)}}
+    return Document(data, document.name, Positions(*tables))
 
 
 def other_rules(document: Document, names: Collection[str]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def with_placement(text: str, document: Document, placement: Mapping[str, Any]) 
         why = "Hydra composes the job from several files"
         raise _cannot(document, why, "copy the placement from --json into the right one")
     section = document.positions.keys.get(("cluster",))
-    key = document.positions.keys.get(("cluster", "component_placement"))
+    key = document.positions.keys.get(PLACEMENTS)
     wanted = {**rules_of(document), **placement}
     if section is not None and key is not None and section.line < key.line:
         edited = _replaced(lines, key.line - 1, placement, wanted)
@@ -82,7 +82,7 @@ def rules_of(document: Document) -> dict[str, Any]:
 
 def _placement(document: Document) -> dict[str, Any]:
     cluster = document.data.get("cluster")
-    rules = cluster.get(_PLACEMENT[1]) if isinstance(cluster, dict) else None
+    rules = cluster.get(PLACEMENTS[1]) if isinstance(cluster, dict) else None
     return rules if isinstance(rules, dict) else {}
 
 

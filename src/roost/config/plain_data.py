@@ -11,13 +11,14 @@ from roost.errors import ConfigurationError, Path, dotted, first_line, shown
 
 # The sections roost reads; the rest belongs to the user's training code.
 SECTIONS = ("cluster", "actor", "rollout", "inference", "reward", "critic", "algorithm", "supervise")
+PLACEMENTS: Path = ("cluster", "component_placement")
 _LARGEST = 10**18
 
 
 def plain_mapping(
     source: Mapping[Any, Any],
     sections: Collection[str] = SECTIONS,
-    checked: Collection[str] = ("cluster",),
+    checked: Collection[str] = ("cluster", "supervise"),
     max_values: int = 5 * MAX_VALUES,
 ) -> dict[str, Any]:
     """A copy of the source with these sections as plain data. Other sections may hold anything, of any size.
@@ -49,7 +50,7 @@ def plain_mapping(
     }
 
 
-def resolved(config: Any, subject: str, path: Path = ()) -> Any:
+def resolved(config: Any, subject: str) -> Any:
     """An OmegaConf config as a dict; any other object unchanged.
 
     OmegaConf must resolve it: a part of a config may refer to the rest, which only OmegaConf knows.
@@ -63,7 +64,7 @@ def resolved(config: Any, subject: str, path: Path = ()) -> Any:
     except Exception as error:  # resolvers raise anything; the configuration is at fault
         what, remedy = f"{subject} cannot be resolved", "define what it refers to, or write the value"
         why = first_line(error)
-        raise ConfigurationError(code="RC006", what=what, why=why, remedy=remedy, path=path) from None
+        raise ConfigurationError(code="RC006", what=what, why=why, remedy=remedy) from None
 
 
 def interpolations(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -193,7 +194,8 @@ def with_numbers(document: Document) -> dict[str, Any]:
         if isinstance(value, list):
             return [read(item, (*path, index)) for index, item in enumerate(value)]
         if isinstance(value, str) and texts.get(path) == value and _NUMBER.fullmatch(value):
-            return OmegaConf.create(f"number: {value}").number
+            with suppress(ValueError):  # `0x_`, or thousands of digits
+                return OmegaConf.create(f"number: {value}").number
         return value
 
     return {key: value if key == "cluster" else read(value, (key,)) for key, value in document.data.items()}

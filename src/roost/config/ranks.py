@@ -28,7 +28,10 @@ _LOOKS_RIGHT = re.compile(r"[0-9][0-9 ]*(?:[-:,][0-9 ]+)*", re.ASCII)
 _GRAMMAR = (
     "write ranks as `3`, `0-7`, `all`, or `resources:processes` pairs such as `0-3:0-7`, joined by commas"
 )
-_NODE_GRAMMAR = "write 0, 0-3, `0,2` or all"
+_NODE_GRAMMARS = {
+    "node ranks": "write 0, 0-3, `0,2` or all",
+    "spare nodes": "name nodes that nothing else uses, such as 2, 2-3 or `2,4`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +163,19 @@ def _range(text: str, start: int, role: str, problems: _Problems) -> Ranks | Non
 def _advice(text: str, role: str) -> str:
     if not text and role == "process ranks":
         return "write them after the colon, or leave the colon out for one process per resource"
-    if text.lower() == "all":
+    grammar = _NODE_GRAMMARS.get(role, _GRAMMAR)
+    if text.lower() == "all" and "all" in grammar:
         return (
             "use `all` alone, or name the ranks" if text == "all" else "write `all`, in lower case and alone"
         )
     if text.startswith("-"):
         return "ranks count from 0 up; there are no negative ones"
-    grammar = _NODE_GRAMMAR if role == "node ranks" else _GRAMMAR
     strange = next((ch for ch in text if not ch.isascii()), None)
     if strange is None:
         return grammar
     plain = "".join(map(_plain, text)).strip()
-    right = len(plain) < 100 and _LOOKS_RIGHT.fullmatch(plain) and not (":" in plain and role == "node ranks")
+    allowed = role not in _NODE_GRAMMARS or ":" not in plain
+    right = len(plain) < 100 and _LOOKS_RIGHT.fullmatch(plain) and allowed
     remedy = f"write {plain}" if right else grammar
     return f"it holds U+{ord(strange):04X}, {unicodedata.name(strange, 'a character').lower()}; {remedy}"
 
@@ -300,17 +304,18 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(runs)
 
 
-def parse_node_ranks(text: str) -> tuple[Ranks, ...] | None:
-    """The ranges of `0`, `0-1` or `0,2-3`, in the order written; None for `all`."""
+def parse_node_ranks(text: str, role: str = "node ranks") -> tuple[Ranks, ...] | None:
+    """The ranges of `0`, `0-1` or `0,2-3`, in the order written; None for `all`, which spare nodes cannot be."""
     problems = _Problems()
-    if text.strip() == "all":
+    if text.strip() == "all" and role == "node ranks":
         return None
     if not text.strip() or len(text) > MAX_TEXT:
-        problems.add("RL101", 0, max(1, len(text)), "node ranks are missing", remedy=_NODE_GRAMMAR)
+        remedy = _NODE_GRAMMARS[role]
+        problems.add("RL101", 0, max(1, len(text)), "node ranks are missing", remedy=remedy)
         problems.raise_if_any()
     found, start = [], 0
     for piece in text.split(","):
-        ranks = _range(piece, start, "node ranks", problems)
+        ranks = _range(piece, start, role, problems)
         if ranks is not None:
             found.append(ranks)
         start += len(piece) + 1

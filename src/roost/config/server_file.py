@@ -92,10 +92,8 @@ def read_server_file(path: str) -> ServerFile:
 def _document(path: str) -> Document:
     data, positions = read_yaml(read_text(FilePath(path), MAX_BYTES), path)
     if isinstance(data, list):
-        keys, values, texts = (
-            {(ROOT, *at): known for at, known in table.items()} for table in positions.tables
-        )
-        return Document({ROOT: data}, path, Positions(keys, values, texts))
+        tables = ({(ROOT, *at): known for at, known in table.items()} for table in positions.tables)
+        return Document({ROOT: data}, path, Positions(*tables))
     if isinstance(data, dict) or data is None:
         return Document(data or {}, path, positions)
     what, remedy = "a file of servers is a list of them", f"start with `{ROOT}:` and a list under it"

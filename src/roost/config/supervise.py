@@ -20,7 +20,7 @@ from roost.errors import ConfigurationError, Finding, Path, error_for, errors_in
 
 CAUSES = ("crash", "hang", "node lost", "out of memory", "failed start")
 SECTION = "supervise"
-MAX_SPARE = 10_000
+MAX_SPARE = 100_000  # spare nodes of all components together
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)\s*", re.ASCII)
 _EXAMPLE = "such as 30s, 10m, 1h or 2d"
@@ -108,8 +108,10 @@ def read_supervise(
         sound = {name: one for name, one in written.items() if (SECTION, name) not in broken}
         section, _ = validate(SupervisedJob, {SECTION: sound}, document, ())
     policies: dict[str, RestartPolicy] = {}
+    left = MAX_SPARE
     for key, entry in (section.supervise if section else {}).items():
-        spare = _spare_nodes(key, entry, findings)
+        spare = _spare_nodes(key, entry, findings, left)
+        left -= len(spare)
         for name in names_in(key):
             if known is not None and name not in known:
                 what = f"supervise: unknown component {shown(name)}"
@@ -143,23 +145,22 @@ def _policy(entry: PolicySection, spare: tuple[int, ...]) -> RestartPolicy:
     return RestartPolicy(**{**dict(entry), "restarts": limits, "spare_nodes": spare})
 
 
-def _spare_nodes(key: str, entry: PolicySection, findings: Findings) -> tuple[int, ...]:
-    """The spare nodes in an entry, each once, ascending. The planner checks that they exist."""
+def _spare_nodes(key: str, entry: PolicySection, findings: Findings, left: int) -> tuple[int, ...]:
+    """The spare nodes in an entry, each once, ascending: at most `left`. The planner checks that they exist."""
     place: Path = (SECTION, key, "spare_nodes")
     written = [] if entry.spare_nodes is None else entry.spare_nodes
     texts = [written] if isinstance(written, str) else written
-    found: set[int] = set()
-    for text in texts:
-        try:
-            for ranks in parse_node_ranks(text) or ():
-                if len(ranks) > MAX_SPARE:
-                    what = f"{key}: {len(ranks):,} spare nodes are too many"
-                    findings.add("RL106", what, place)
-                    return ()
-                found.update(ranks)
-        except RankSyntaxError as error:
-            findings += findings.document.findings_in(place, key, error.problems)
-            return ()
+    try:
+        pieces = [ranks for text in texts for ranks in parse_node_ranks(text, "spare nodes") or ()]
+    except RankSyntaxError as error:
+        findings += findings.document.findings_in(place, key, error.problems)
+        return ()
+    if sum(map(len, pieces)) > left:
+        what = f"{key}: too many spare nodes"
+        why = f"the components of a job have at most {MAX_SPARE:,} together"
+        findings.add("RL106", what, place, why=why, remedy="name fewer")
+        return ()
+    found = {rank for ranks in pieces for rank in ranks}
     if entry.policy == "relocate" and not found:
         remedy = "name nodes that nothing else uses, such as `spare_nodes: 2`"
         what = f"{key}: relocate needs spare nodes"

@@ -43,11 +43,11 @@ class Positions:
     keys: dict[Path, Span] = field(default_factory=dict)
     values: dict[Path, Span] = field(default_factory=dict)
     texts: dict[Path, str] = field(default_factory=dict)  # plain scalars as written
-    secrets: frozenset[str] = frozenset()  # the values of references that name a secret
+    secrets: dict[Path, str] = field(default_factory=dict)  # given by references to secrets
 
     @property
     def tables(self) -> tuple[dict[Path, Any], ...]:
-        return self.keys, self.values, self.texts
+        return self.keys, self.values, self.texts, self.secrets
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 from roost.config.document import Document, load
 from roost.config.fields import NAME, NAME_RULE
-from roost.config.plain_data import resolved
 from roost.config.schema import OLDER_KEYS, ClusterConfig, validate
 from roost.errors import ClusterError, ConfigurationError, counted, error_for, errors_in, render
 from roost.inventory.inventory import Inventory
@@ -113,9 +112,7 @@ def _checked_count(num_nodes: Any) -> int | None:
 def _cluster_section(cluster_cfg: Any) -> tuple[ClusterConfig, Document]:
     """`cfg.cluster`, or a whole config that has one."""
     whole = not isinstance(cluster_cfg, Mapping) or "cluster" in cluster_cfg
-    document = load(
-        cluster_cfg if whole else {"cluster": resolved(cluster_cfg, "the `cluster` section", ("cluster",))}
-    )
+    document = load(cluster_cfg, inside=() if whole else ("cluster",))
     section = document.data.get("cluster")
     config, findings = validate(ClusterConfig, section, document, ("cluster",), OLDER_KEYS)
     if config is None:

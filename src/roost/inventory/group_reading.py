@@ -16,7 +16,6 @@ from roost.errors import Finding, Path, shown
 from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
 from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
-from roost.secret_names import SecretText
 
 _GROUPS = ("cluster", "node_groups")
 
@@ -150,7 +149,7 @@ class _GroupReader:
             for inner, reason, remedy in problems:
                 what = f"{subject}: {config.type} on node {rank}: {reason}"
                 self.findings.add("RI107", what, (*here, *inner), key=bool(remedy and inner), remedy=remedy)
-            units.append(HardwareUnit.from_dict(entry))
+            units.append(HardwareUnit.from_dict(self.findings.document.marked(entry, here)))
             if not group.ignore_hardware and not problems:
                 self._declare(label, config.type, units[-1], here)
         return tuple(sorted(units, key=lambda unit: unit.node_rank))
@@ -193,7 +192,9 @@ class _GroupReader:
                 self.findings.add("RI105", what, (*here, "node_ranks"), why=_members(ranks), remedy=remedy)
                 continue
             variables = self._variables(subject, config, nodes, taken, (*here, "env_vars"))
-            interpreter = config.python_interpreter_path
+            interpreter = self.findings.document.marked(
+                config.python_interpreter_path, (*here, "python_interpreter_path")
+            )
             if interpreter and self._spend(len(nodes), subject, here):
                 name = "python_interpreter_path"
                 self._set(subject, name, interpreter, nodes, interpreters, (*here, name))
@@ -243,8 +244,6 @@ class _GroupReader:
             if not self._spend(len(nodes), subject, where):
                 break
             text = self.findings.document.text(where, value)
-            if value in self.findings.document.positions.secrets:
-                text = SecretText(text)
             self._set(subject, name, text, nodes, taken, where, variables.get(name))
             variables[name] = text
         return variables

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roost.secret_names import hide_rest, hide_secrets, holds_login, looks_secret
+from roost.secret_names import SecretText, hide_rest, hide_secrets, holds_login, looks_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class NodeGroup:
                 env,
                 env_vars=tuple((name, _unless_secret(name, value)) for name, value in env.env_vars),
                 python_interpreter_path=env.python_interpreter_path
-                and hide_rest(env.python_interpreter_path),
+                and _without_secret(env.python_interpreter_path),
             )
             for env in self.environments
         )
@@ -90,9 +90,15 @@ class NodeGroup:
 
 def _unless_secret(name: str, value: str | None) -> str | None:
     """The value, or None if it is secret: `--api-key=x` is, under any name."""
-    if value is None or looks_secret(name, value):
+    if not value:  # nothing to hide; it may switch something off
+        return value
+    if looks_secret(name, value):
         return None
     return value if hide_secrets(value) == value else None
+
+
+def _without_secret(path: str) -> str:
+    return "***" if isinstance(path, SecretText) else hide_rest(path)
 
 
 def _frozen(value: Any) -> Any:

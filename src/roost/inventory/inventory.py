@@ -15,7 +15,6 @@ from typing import Any
 from roost.config.document import Document, load
 from roost.config.job import RESERVED_LABELS
 from roost.config.labels import known_groups, split_labels
-from roost.config.plain_data import resolved
 from roost.config.schema import ClusterConfig, validate
 from roost.errors import ConfigurationError, Finding, counted, error_for, errors_in, render
 from roost.inventory.group_reading import build_groups
@@ -64,9 +63,7 @@ class Inventory:
 
     def grouped(self, node_groups: Sequence[Any] | None) -> Inventory:
         """A new inventory with these node groups, given as in a config."""
-        given = resolved(node_groups, "node_groups", ("cluster", "node_groups"))  # an OmegaConf list too
-        listed = list(given) if isinstance(given, Sequence) else given
-        document = load({"cluster": {"node_groups": listed}})
+        document = load(node_groups, inside=("cluster", "node_groups"))
         config, findings = validate(ClusterConfig, document.data["cluster"], document, ("cluster",))
         if config is not None:
             inventory, more = self.with_groups(config.node_groups or (), document)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
+from roost.config.plain_data import PLACEMENTS
 from roost.config.ranks import Ranks, parse_ranks, ranges
 from roost.errors import Finding, Path
 from roost.inventory.resources import ACCELERATOR
@@ -147,5 +148,5 @@ def _seam(
         why="a range includes its last rank",
         remedy=f"{Ranks(low.first, high.first - 1)} and {high}, or {low} and {Ranks(low.last + 1, high.last)}, "
         "would be apart",
-        path=("cluster", "component_placement", above[0]),
+        path=(*PLACEMENTS, above[0]),
     )

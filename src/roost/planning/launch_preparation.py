@@ -13,6 +13,7 @@ from roost.planning.plan import Plan
 
 MOST = 20  # nodes in one refusal
 _HIDDEN = "***"  # stands in a saved path where a secret was
+_INTERPRETER = "python_interpreter_path"  # of the job alone: no variable of the environment has it
 
 
 def shape_differences(plan: Plan, cluster: Inventory) -> list[Finding]:
@@ -62,23 +63,21 @@ def with_secrets(plan: Plan, groups: Mapping[str, NodeGroup], environ: Mapping[s
         filled = [_filled(one, groups.get(label), environ) for one in group.environments]
         names = {name for one in filled for name, value in one.env_vars if value is None}
         if any(_HIDDEN in (one.python_interpreter_path or "") for one in filled):
-            names.add("python_interpreter_path")
+            names.add(_INTERPRETER)
         for name in sorted(names):
             missing.setdefault(name, []).append(label)
         found[label] = replace(group, environments=tuple(filled))
     if missing:
-        raise ConfigurationError(
-            *[
-                Finding(
-                    code="RS103",
-                    what=f"the value of {name} is missing, for node group {', '.join(map(repr, labels))}",
-                    why="a saved plan leaves out values that look secret",
-                    remedy=f"set {name} in the environment of the launch, or launch with the job file",
-                )
-                for name, labels in missing.items()
-            ]
-        )
+        raise ConfigurationError(*[_missing(name, labels) for name, labels in missing.items()])
     return replace(plan, inventory=replace(plan.inventory, groups=found))
+
+
+def _missing(name: str, labels: Sequence[str]) -> Finding:
+    what = f"the value of {name} is missing, for node group {', '.join(map(repr, labels))}"
+    why, remedy = "a saved plan leaves out values that look secret", "launch with the job file"
+    if name != _INTERPRETER:
+        remedy = f"set {name} in the environment of the launch, or {remedy}"
+    return Finding(code="RS103", what=what, why=why, remedy=remedy)
 
 
 def _filled(

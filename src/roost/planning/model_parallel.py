@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from roost.config.document import Findings
 from roost.config.job import ComponentRule
+from roost.config.plain_data import PLACEMENTS
 from roost.config.ranks import Ranks, ranges
 from roost.config.yaml_text import plain_value
 from roost.errors import RoostError, counted, errors_in, nearest, shown
@@ -132,7 +133,7 @@ class ModelParallelCompiler(JobCompiler):
 
     def _complain(self, code: str, what: str, name: str, why: str = "", remedy: str = "") -> None:
         rule = self.job.rules.get(name)
-        path = rule.path if rule else ("cluster", "component_placement")
+        path = rule.path if rule else PLACEMENTS
         named = rule is None or code == "RM101"  # the problem is the name, not the ranks
         self.findings.add(code, what, path[:3] if named else path, key=named, why=why, remedy=remedy)
 

@@ -153,7 +153,17 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The saved form: the decisions as plain data, without secrets."""
-        return to_plain_data(self.without_secrets(), self.digest)
+        data = to_plain_data(self.without_secrets(), self.digest)
+        own = [name for name, one in self.components.items() if not one.rule]
+        if own:  # the user may have written the strategy that placed them
+            try:
+                Plan.from_dict(data)
+            except ConfigurationError:
+                what = f"the placements of {', '.join(map(repr, own))} cannot be saved"
+                why = "a saved plan has the node and the devices of each process, and rebuilds what it sees of them"
+                remedy = "let the strategy isolate all processes or none, and make only those devices visible"
+                raise ConfigurationError(code="RS102", what=what, why=why, remedy=remedy) from None
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:

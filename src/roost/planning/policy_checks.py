@@ -21,10 +21,14 @@ def on_robots(component: ComponentPlan) -> bool:
 
 def with_policies(plan: Plan, supervise: Any) -> Plan:
     """The plan with these policies, as a job file or Python gives them, in place of its own."""
-    changed = replace(plan, supervise={**plan.supervise, **policies_from(supervise, plan.components)})
-    if problems := errors_in(policy_problems(changed)):
+    given = policies_from(supervise, plan.components)
+    changed = replace(plan, supervise={**plan.supervise, **given})
+    problems = [one for one in policy_problems(changed) if one.path[1] in given]
+    if errors_in(problems):
         raise error_for(problems)
-    return changed
+    replaced = [(SECTION, name) for name in given]
+    kept = [finding for finding in plan.findings if finding.path[:2] not in replaced]
+    return replace(changed, findings=(*kept, *problems))
 
 
 def with_pool_policies(plan: Plan, policies: Mapping[str, RestartPolicy]) -> Plan:
