@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 
 import pytest
@@ -17,7 +18,19 @@ def test_the_reference_is_that_of_the_code() -> None:
     if os.environ.get("ROOST_UPDATE_SNAPSHOTS") == "1":
         for path, text in written.items():
             path.write_text(text, "utf-8")
-    assert {path: text for path, text in written.items() if path.read_text("utf-8") != text} == {}
+    differences = [
+        line
+        for path, text in written.items()
+        for line in difflib.unified_diff(
+            path.read_text("utf-8").splitlines(),
+            text.splitlines(),
+            f"docs: {path.name}",
+            "code",
+            lineterm="",
+            n=0,
+        )
+    ]
+    assert not differences, "\n".join(differences)
 
 
 def test_every_key_of_a_job_says_what_it_is() -> None:

@@ -80,6 +80,8 @@ def signature(name: str, value: Any, *, one_line: bool = False, bound: bool = Fa
     except ValueError:  # of a built-in base
         return f"class {name}"
     parameters = list(found.parameters.values())[1 if bound else 0 :]
+    # Ray gives one of its own to the methods of a class that it has made an actor of.
+    parameters = [one for one in parameters if one.name != "_ray_trace_ctx"]
     shown: list[str] = []
     for one in parameters:
         if one.kind is one.KEYWORD_ONLY and not any(part.startswith("*") for part in shown):
