@@ -171,8 +171,8 @@ class _Root:
             return found
 
         def selected(**given: Any) -> Any:
-            found = select(**given)
-            self._note([given["inter_key"]])
+            found, key = select(**given), given["inter_key"]
+            self._note([getattr(key, "raw", key)])  # OmegaConf 2.4 has parsed it already
             return found
 
         def evaluated(**given: Any) -> Any:
