@@ -59,7 +59,12 @@ class Finding:
 
 
 class RoostError(Exception):
-    """The base of all errors. `findings` holds every problem that was found, not only the first."""
+    """The base of all errors. `findings` holds every problem that was found, not only the first.
+
+    `done` counts the items that went in before a put of several items failed.
+    """
+
+    done: int = 0
 
     def __init__(
         self,
@@ -144,9 +149,7 @@ class CallTimeout(WorkerError, TimeoutError):
 
 
 class ChannelError(ClusterError):
-    """A channel could not carry out a request. `done` items of a put went in before."""
-
-    done: int = 0
+    """A channel could not carry out a request."""
 
 
 class ChannelClosed(ChannelError):

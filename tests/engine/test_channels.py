@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -30,11 +30,14 @@ from running import alive, eventually, eventually_unless_stuck
 import roost
 from live import EndedJob
 from roost.engine.channels.channel_desk import ChannelDesk
-from roost.engine.channels.channel_values import Wanted
+from roost.engine.channels.channel_values import Handed, Item, Wanted
+from roost.engine.connection.actors import find_actor
 from roost.engine.job import channel_host
 from roost.engine.job.channel_host import ChannelHost
-from roost.engine.job.packed_value import Packer, unpack
-from roost.engine.job.ray_channel import _chunks
+from roost.engine.job.node_agent import agent_name
+from roost.engine.job.packed_value import Packer, StoredValue, unpack
+from roost.engine.job.ray_channel import RayChannel, _chunks
+from roost.errors import NoAnswer
 
 pytestmark = pytest.mark.ray
 BIG = b"0123456789" * 100_000  # a megabyte
@@ -181,6 +184,31 @@ def test_an_attached_process_that_an_exception_ends_gives_back(
     assert channel.state().redelivered == before + 1
 
 
+def test_a_node_whose_agent_died_puts_and_takes_as_before(clusters: Callable[..., roost.Cluster]) -> None:
+    made = clusters(num_nodes=2)
+    users = ChannelUser.create_group().launch(made, roost.NodePlacementStrategy([0, 1]), name="users")
+    users[1].use("x", "put", BIG, key="lost with the agent").wait(timeout=60)
+    users[1].use("x", "put_many", ["taken", "kept"]).wait(timeout=60)
+    assert users[1].use("x", "get_batch", count=1).wait(timeout=60) == [["taken"]]
+    kill_actor(agent_name(made.node_infos[1].node_id), made.job)
+    eventually(
+        lambda: [one for one in made._backend.events if "another one watches" in one.detail],
+        60,
+        "another agent is there",
+    )
+    users[1].use("x", "put", BIG).wait(timeout=60)  # through the channel that knows the dead one
+    os.kill(users.execute_on(1).pid().wait(timeout=60)[0], signal.SIGKILL)
+    (batch,) = users[0].use("x", "get_batch", count=3, timeout=60).wait(timeout=90)
+    assert batch == ["taken", "kept", BIG]
+    assert [facts.redelivered for facts in batch.facts] == [1, 0, 0]
+
+
+def kill_actor(name: str, job: str) -> None:
+    import ray
+
+    ray.kill(find_actor(name, job))
+
+
 def test_coroutines(cluster: roost.Cluster, users: roost.WorkerGroup) -> None:
     async def main() -> None:
         channel = roost.Channel("coroutines", capacity=1)
@@ -241,6 +269,41 @@ def test_items_that_were_lost_with_their_node(channel: roost.Channel) -> None:
     assert lost.value.codes == ("RE126",)
     assert channel.get(timeout=60) == "first"
     assert (channel.state().lost, len(channel)) == (1, 0)
+
+
+@pytest.mark.parametrize("gone", [("b",), ()])
+def test_coroutines_learn_which_items_were_lost_without_a_blocking_call(
+    gone: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If none was, as after a passing failure, they get the values."""
+    import ray
+
+    asked: list[Any] = []
+
+    async def answered(refs: Any, what: str, within: float) -> Any:
+        asked.append(refs)
+        if len(asked) == 1 or refs in gone:
+            raise ray.exceptions.OwnerDiedError("00" * 28, "", "")
+        if refs == "slow":
+            raise NoAnswer(code="RE112", what=what)
+        return [[pickle.dumps(ref)] for ref in refs] if isinstance(refs, list) else None
+
+    async def lose(*_: Any) -> None:
+        lost.append(_)
+
+    lost: list[Any] = []
+    monkeypatch.setattr(ray, "get", None)
+    monkeypatch.setattr("roost.engine.job.ray_channel.async_answer", answered)
+    channel = RayChannel("job", "x", host=None, waits=True)
+    monkeypatch.setattr(channel, "ask", lose)
+    items = tuple(Item(number, StoredValue(ref, 0)) for number, ref in enumerate(["a", "b", "slow"]))
+    handed = Handed(token="token", items=items, too_old=0)
+    if gone:
+        with pytest.raises(roost.ChannelError, match="1 item of channel 'x' cannot be fetched"):
+            asyncio.run(channel.opened(handed))
+    else:
+        assert asyncio.run(channel.opened(handed)) == ["a", "b", "slow"]
+    assert lost == [("lose", "token", [1])] * len(gone)
 
 
 def test_a_channel_holds_few_bytes_of_many_small_values(
@@ -378,6 +441,22 @@ def test_a_long_put_that_does_not_fit_tells_how_far_it_came(
     assert (batch, [one.weight for one in batch.facts]) == ([0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6])
 
 
+def test_a_long_put_that_fails_in_a_later_part_tells_how_far_it_came(
+    inline: roost.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roost.engine.channel.AT_A_TIME", 4)
+    channel, values = roost.Channel("x"), [*range(9), threading.Lock()]
+    with pytest.raises(roost.ConfigurationError, match="a value of type lock cannot go") as unfit:
+        channel.put_many(values)
+    assert (unfit.value.codes, unfit.value.done) == (("RC103",), 8)
+    assert "8 of 10 items went in before; " in str(unfit.value)
+    with pytest.raises(roost.ConfigurationError) as unfit:
+        channel.put_many(values[-1:])
+    assert (unfit.value.done, "went in" in str(unfit.value)) == (0, False)
+    assert channel.get_batch(count=8) == values[:8]
+    assert len(channel) == 0
+
+
 def test_messages_that_arrive_after_their_end_change_nothing() -> None:
     """Ray may deliver a large request after its withdrawal, or a take of a process that is dead."""
 
@@ -394,11 +473,14 @@ def test_messages_that_arrive_after_their_end_change_nothing() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("node_lives", [True, False])
-def test_a_consumer_whose_agent_is_gone_is_dead_only_with_its_node(
-    node_lives: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("node_lives", "has_successor", "items"), [(True, False, 0), (False, False, 1), (True, True, 1)]
+)
+def test_a_consumer_whose_agent_is_gone_is_dead_with_its_node_or_when_the_next_agent_says_so(
+    node_lives: bool, has_successor: bool, items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
+    """`items` go to another process."""
+    looks, found = [], []
 
     def nodes() -> list[dict[str, Any]]:
         looks.append(1)  # Ray notices at the third look that a node is gone
@@ -407,19 +489,30 @@ def test_a_consumer_whose_agent_is_gone_is_dead_only_with_its_node(
     async def gone(_: Any) -> bool:
         raise RayActorError
 
+    async def ended(_: Any) -> bool:
+        return False
+
     async def main() -> int:
-        host, agent = ChannelHost(), SimpleNamespace(ended=SimpleNamespace(remote=gone))
-        process: Any = None
-        await host.join_watched("consumer", "who", process, agent, "its")
+        host, process = ChannelHost(), cast(Any, None)
+        await host.join_watched("consumer", "who", process, agent, ("agent", "job"), "its")
         await host.put("put", 1, None, None, None, ["x"])
         await host.take("take", 1, "consumer", Wanted(count=1))
         await asyncio.wait_for(next(iter(host._watchers.values())), 60)
         return await host.size()
 
+    agent = SimpleNamespace(_actor_id=1, ended=SimpleNamespace(remote=gone))
+    successor = SimpleNamespace(_actor_id=2, ended=SimpleNamespace(remote=ended))
+
+    def get_actor(*name: str) -> Any:
+        """Ray still finds the dead one at first."""
+        found.append(name)
+        return successor if has_successor and len(found) >= 3 else agent
+
+    monkeypatch.setattr(channel_host.ray, "get_actor", get_actor)
     monkeypatch.setattr(channel_host.ray, "nodes", nodes)
     monkeypatch.setattr(channel_host, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr(channel_host, "NOTICED_WITHIN", 0.5 if node_lives else 60)
-    assert asyncio.run(main()) == (0 if node_lives else 1)  # items that go to another process
+    monkeypatch.setattr(channel_host, "NOTICED_WITHIN", 60 if items else 0.5)
+    assert asyncio.run(main()) == items
     assert len(looks) >= 3
 
 

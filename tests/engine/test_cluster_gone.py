@@ -10,6 +10,7 @@ import pytest
 from running import Program, new_job
 
 import roost
+from roost.engine.connection import ray_connection
 from roost.engine.connection.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.ray
@@ -90,3 +91,28 @@ def test_two_drivers_end_with_an_error_about_the_cluster(
     finally:
         for driver in drivers:
             driver.kill()
+
+
+def test_nothing_waits_forever_for_a_head_that_is_stopped(
+    ray_here: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts connections, so it is not gone. What needs no head goes on."""
+    driver = Program("unanswered", new_job("stopped"), env={"RAY_ADDRESS": ray_here.address})
+    (head,) = ray_processes(ray_here, "gcs_server")
+    try:
+        driver.answer()
+        ray_connection._knock(ray_here.address)
+        head.suspend()
+        driver.tell("go on")
+        assert driver.answer() == {
+            "call": "done",
+            "call on a dead one": ["RE111"],
+            **{asked: ["RE112"] for asked in ("channel", "launch", "restart", "shutdown")},
+        }
+        assert driver.end() == 42
+        monkeypatch.setattr(ray_connection, "HEAD_WITHIN", 1.0)
+        with pytest.raises(TimeoutError, match="it accepts connections, and has not answered in 1 s"):
+            ray_connection._knock(ray_here.address)
+    finally:
+        head.resume()
+        driver.kill()

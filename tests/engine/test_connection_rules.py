@@ -15,9 +15,11 @@ import ray
 from ray._private.auto_init_hook import auto_init_ray
 
 import roost
-from roost.engine.connection import cluster_watch
+from roost.engine.connection import cluster_watch, discovery
 from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import _shape, check_version, warn_if_open
+from roost.engine.job import open_jobs
+from roost.errors import NoAnswer
 
 
 @pytest.mark.parametrize("version", ["2.49.0", "2.60.0", "3.0.0", "2.100.1", "3.0.0.dev0", "2.49.0rc1"])
@@ -117,6 +119,49 @@ def test_a_question_to_the_head_that_is_interrupted_has_ended_when_the_program_g
     with pytest.raises(KeyboardInterrupt):
         cluster_watch.ask_head(question)
     assert ended.is_set()
+
+
+def test_a_head_that_never_answers_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped. No question may wait longer, also when so many are open that no other one is asked."""
+    goes_on = threading.Event()
+    monkeypatch.setattr(cluster_watch, "_watched", "127.0.0.2:1")
+    monkeypatch.setattr(cluster_watch, "_questions", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(sys, "excepthook", cluster_watch.ray_worker.custom_excepthook)
+    monkeypatch.setattr(ray, "nodes", goes_on.wait)
+    for _ in range(3):
+        with pytest.raises(NoAnswer, match=r"127.0.0.2:1 has not answered in 0.01 s") as silent:
+            cluster_watch.ask_head(ray.nodes, 0.01)
+        assert silent.value.codes == ("RE112",)
+    assert sys.excepthook is cluster_watch.ray_worker.normal_excepthook  # Ray's other one asks the head
+    goes_on.set()
+    assert cluster_watch.ask_head(lambda: "an answer", 60) == "an answer"
+    for thread in threading.enumerate():
+        if thread.name == "roost-question":
+            thread.join(60)
+
+
+def test_nodes_are_waited_for_as_long_as_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed: list[float] = []
+
+    def silent(_: object, within: float) -> None:
+        allowed.append(within)
+        raise NoAnswer(code="RE112", what="no answer")
+
+    monkeypatch.setattr(discovery, "ask_head", silent)
+    with pytest.raises(NoAnswer):
+        discovery.wait_for_nodes(1, "127.0.0.2:1", 7)
+    assert 6 < allowed[0] <= 7
+
+
+def test_a_taken_down_job_is_not_asked_about_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller has another error to tell, and a head that does not answer must not hide it."""
+
+    def silent(_: object, within: float) -> None:
+        raise NoAnswer(code="RE112", what="no answer")
+
+    monkeypatch.setattr(open_jobs, "ask_head", silent)
+    monkeypatch.setattr(open_jobs, "_runs", {"job": "run"})
+    assert open_jobs.order_against("job") is None
 
 
 class Hooks:

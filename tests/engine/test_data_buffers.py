@@ -19,6 +19,7 @@ from running import Program, eventually
 
 import roost
 from roost.engine.channels.buffer_desk import permutation
+from roost.engine.job import agents, ray_buffer
 
 COUNT = 23
 
@@ -341,7 +342,9 @@ def buffer_actors(name: str = "shared") -> list[str]:
 
 
 @pytest.mark.ray
-def test_a_buffer_is_shared_by_the_processes_of_a_job(cluster: roost.Cluster, tmp_path: Path) -> None:
+def test_a_buffer_is_shared_by_the_processes_of_a_job(
+    cluster: roost.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ray
 
     source = lines(tmp_path / "samples.jsonl")
@@ -370,3 +373,11 @@ def test_a_buffer_is_shared_by_the_processes_of_a_job(cluster: roost.Cluster, tm
     )
     with pytest.raises(roost.ChannelError, match="process of data buffer 'shared' has ended, and with it"):
         buffer.get_samples(1)
+    # Another process has not found it dead yet, and Ray still finds it by its name.
+    monkeypatch.setattr(agents, "_ended", set())
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_buffer, "find_or_keep", lambda *_, **__: (cluster.job, buffer._side._host))
+        with pytest.raises(roost.ChannelError, match="process of data buffer 'shared' has ended") as ended:
+            roost.DataBuffer(source, name="shared")
+    assert ended.value.codes == ("RE126",)
+    assert len(roost.DataBuffer(source, name="shared").get_samples(2)) == 2  # a new one

@@ -17,6 +17,7 @@ from running import eventually
 from roost.engine.health.diagnosis import diagnose_cluster, diagnose_machine
 from roost.engine.health.machine_facts import Leftovers, MachineFacts, NodeFacts
 from roost.engine.health.machine_inspection import inspect_machine
+from roost.engine.job.job_folder import JobHistory
 from roost.errors import Finding
 
 MACHINE = MachineFacts(
@@ -27,7 +28,7 @@ MACHINE = MachineFacts(
     ray="2.60.0",
     roost="0.1.0",
     open_files=(65_536, 65_536),
-    shared_memory=(64 << 30, 60 << 30),
+    shared_memory=64 << 30,
 )
 SOUND = NodeFacts(machine=MACHINE, node_id="n0", is_head=True)
 
@@ -55,7 +56,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "200 ports to lease",
     ),
     "open files": ({"open_files": (1_024, 4_096)}, "RW222", "1,024 files"),
-    "shared memory": ({"shared_memory": (64 << 20, 60 << 20)}, "RW223", "64 MiB"),
+    "shared memory": ({"shared_memory": 64 << 20}, "RW223", "64 MiB"),
     "processes": ({"leftovers": Leftovers(processes=((12, "ray::x"),))}, "RW224", "12 (ray::x)"),
     "embedded Rays": ({"leftovers": Leftovers(rays=("/tmp/roost-1",))}, "RW224", "/tmp/roost-1"),
     "shared files": (
@@ -111,7 +112,7 @@ CLUSTERS: dict[str, tuple[list[NodeFacts], str, str]] = {
     "object store": (
         [
             SOUND,
-            replace(other(shared_memory=(2 << 30, 0)), resources={"object_store_memory": 3.0 * (1 << 30)}),
+            replace(other(shared_memory=2 << 30), resources={"object_store_memory": 3.0 * (1 << 30)}),
         ],
         "RW223",
         "kept on a disk",
@@ -183,7 +184,9 @@ def test_the_facts_of_this_machine(inspect: Callable[..., MachineFacts], tmp_pat
     assert facts.ephemeral[0] < facts.ephemeral[1]
 
 
-def test_leftovers_are_found(inspect: Callable[..., MachineFacts], tmp_path: Path) -> None:
+def test_leftovers_are_found(
+    inspect: Callable[..., MachineFacts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long_ago = 1_000_000_000
     for name in ("roost-0123abcd", "roost-0123abce", "roost-not-ours"):
         (tmp_path / name / "ray").mkdir(parents=True)
@@ -193,7 +196,10 @@ def test_leftovers_are_found(inspect: Callable[..., MachineFacts], tmp_path: Pat
     old = tmp_path / "jobs" / "old"
     old.mkdir(parents=True)
     (old / "events.jsonl").write_text("{}\n")
-    for path in (old / "events.jsonl", old):
+    monkeypatch.setenv("ROOST_STATE", str(tmp_path))
+    running = JobHistory("quiet")  # nothing has happened for long, and its manager still runs
+    quiet = tmp_path / "jobs" / "quiet"
+    for path in (old / "events.jsonl", old, *quiet.iterdir(), quiet):
         os.utime(path, (long_ago, long_ago))
     with (
         (tmp_path / "nccl-used").open() as used,
@@ -216,6 +222,9 @@ def test_leftovers_are_found(inspect: Callable[..., MachineFacts], tmp_path: Pat
     assert left.rays == (str(tmp_path / "roost-0123abcd"),)
     assert left.shared_memory == ((str(tmp_path / "nccl-left"), 5),)
     assert [(path, size) for path, days, size in left.folders if days > 30] == [(str(old), 3)]
+    for file in running._files.values():
+        os.close(file)
+    assert [path for path, _, _ in inspect().leftovers.folders] == [str(old), str(quiet)]
     findings = diagnose_machine(replace(MACHINE, leftovers=left))
     assert set(codes(findings)) == {"RW224"}
     assert orphan.pid not in [pid for pid, _ in inspect().leftovers.processes]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from subprocess import PIPE
 
 import psutil
 import pytest
@@ -12,6 +14,7 @@ from running import eventually
 
 import roost
 from roost.engine.connection import embedded
+from roost.engine.connection.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.ray
 
@@ -126,6 +129,18 @@ def test_a_node_that_ends_while_it_starts_is_not_waited_for(
         assert len(directories) == 2
         assert processes_in(directories[0]) == []
     assert_nothing_left(directories)
+
+
+def test_a_child_that_ended_before_it_read_its_line_is_cleared_away(tmp_path: Path) -> None:
+    cluster, directory = EmbeddedCluster("1x1"), tmp_path / "roost-1"
+    directory.mkdir()
+    with subprocess.Popen(["true"], stdin=PIPE, stdout=PIPE, text=True) as child:
+        assert child.stdin is not None
+        child.wait()
+        child.stdin.write("the nodes\n")  # it stays in the buffer until the pipe is closed
+        cluster._child, cluster._directory = child, str(directory)
+        cluster.stop()
+    assert not directory.exists()
 
 
 def test_it_is_given_up_in_the_end(slow: Callable[[int], list[str]], tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from remains import is_free
 from running import Program, eventually, module_path, new_job
 
 import roost
+from roost.engine.channels import undecided as undecided_module
+from roost.engine.channels.undecided import Undecided
 from roost.engine.connection.actors import on_node
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.node_agent import NodeAgent
@@ -273,6 +275,16 @@ def test_a_group_that_is_stopped_twice_releases_only_its_own_port(monkeypatch: p
     group.stop()
     assert agent._shelf.held == [port]
     agent._shelf.close()
+
+
+def test_only_so_many_withdrawn_requests_are_remembered() -> None:
+    undecided = Undecided()
+    for number in range(undecided_module.LATE + 5):
+        undecided.withdraw(number)
+    assert len(undecided._withdrawn) == undecided_module.LATE
+    assert not undecided.was_withdrawn(4)
+    assert undecided.was_withdrawn(5)
+    assert not undecided.was_withdrawn(5)
 
 
 def test_a_request_that_was_withdrawn_before_it_came_is_not_granted() -> None:

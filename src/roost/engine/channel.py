@@ -12,6 +12,7 @@ from roost.engine.channels.channel_desk import at_once
 from roost.engine.channels.channel_values import Batch, ChannelState, Handed, Key, PutDone, Wanted
 from roost.engine.here import inline_here
 from roost.engine.workers.call_log import FOR_CHANNEL, waiting
+from roost.errors import RoostError
 
 WAIT = 300.0  # seconds
 AT_A_TIME = 1_000  # values that put_many sends to the channel's process at a time
@@ -105,14 +106,17 @@ class Channel:
         left = patience = side.patience(timeout)
         for first in range(0, len(values), AT_A_TIME):
             part = slice(first, first + AT_A_TIME)
-            contents = await side.stored(values[part], self._held)
-            began, token = time.monotonic(), side.new_token()
+            token = side.new_token()
             theirs = None if weights is None else weights[part]
             try:
+                contents = await side.stored(values[part], self._held)
+                began = time.monotonic()
                 with waiting(FOR_CHANNEL):
                     decision = await side.put(token, left, key, theirs, version, contents)
-            except BaseException:
+            except BaseException as error:
                 side.withdraw(token)
+                if first and isinstance(error, RoostError):
+                    raise channel_errors.put_in_part(error, first, len(values)) from error.__cause__
                 raise
             left = max(0.0, left - (time.monotonic() - began))
             if not isinstance(decision, PutDone):

@@ -19,16 +19,14 @@ from roost.engine.channels.channel_values import (
     Token,
     Wanted,
 )
-
-LATE = 1_000  # withdrawn requests and ended consumers to remember: their messages may still arrive
+from roost.engine.channels.undecided import Undecided, remember
 
 
 class ChannelDesk:
     def __init__(self) -> None:
         self._table = ChannelTable()
-        self._answers: dict[Token, asyncio.Future[Decision]] = {}  # of undecided requests
+        self._undecided = Undecided()
         self._names: dict[str, str] = {}  # of consumers, for messages
-        self._withdrawn: dict[Token, None] = {}
         self._ended: dict[str, None] = {}  # consumers
 
     async def put(
@@ -41,7 +39,7 @@ class ChannelDesk:
         contents: Sequence[Any],
     ) -> Decision | None:
         """Wait at most `timeout` seconds until all items are in the channel. None if it was withdrawn before."""
-        if token in self._withdrawn:
+        if self._undecided.was_withdrawn(token):
             return None
         now = time.monotonic()
         return await self._decided(
@@ -57,7 +55,7 @@ class ChannelDesk:
 
         `unseen` are takes of the same consumer whose answers it has not seen.
         """
-        if token in self._withdrawn or consumer in self._ended:
+        if self._undecided.was_withdrawn(token) or consumer in self._ended:
             return None
         now = time.monotonic()
         return await self._decided(
@@ -73,10 +71,8 @@ class ChannelDesk:
 
     async def withdraw(self, token: Token) -> None:
         """Drop a request whose process no longer waits. A large request may arrive after its withdrawal."""
-        _remember(self._withdrawn, token)
-        answer = self._answers.pop(token, None)
-        if answer is not None:
-            answer.cancel()
+        self._undecided.withdraw(token)
+        self._undecided.drop(token)
         self._tell(self._table.withdraw(token, time.monotonic()))
 
     async def close(self) -> None:
@@ -102,7 +98,8 @@ class ChannelDesk:
 
     def consumer_ended(self, consumer: str, in_order: bool) -> None:
         """Acknowledge the items of a consumer that ended in order. Hand out those of any other again."""
-        _remember(self._ended, consumer)  # one of its takes may still arrive
+        remember(self._ended, consumer)  # one of its takes may still arrive
+        self._names.pop(consumer, None)
         event = self._table.consumer_left if in_order else self._table.consumer_died
         self._tell(event(consumer, time.monotonic()))
 
@@ -115,9 +112,8 @@ class ChannelDesk:
                 self._tell([decision])
         if mine is not None:
             return self._with_names(mine)
-        loop = asyncio.get_running_loop()
-        answer = self._answers[token] = loop.create_future()
-        timer = loop.call_later(timeout, self._tick)
+        answer = self._undecided.add(token)
+        timer = asyncio.get_running_loop().call_later(timeout, self._tick)
         try:
             return self._with_names(await answer)
         finally:
@@ -128,9 +124,7 @@ class ChannelDesk:
 
     def _tell(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
-            answer = self._answers.pop(decision.token, None)
-            if answer is not None and not answer.done():
-                answer.set_result(decision)
+            self._undecided.decide(decision.token, decision)
 
     def _with_names(self, decision: Decision) -> Decision:
         if isinstance(decision, (PutLate, TakeLate, Drained)):
@@ -142,12 +136,6 @@ class ChannelDesk:
             state,
             taken={self._names.get(consumer, consumer): count for consumer, count in state.taken.items()},
         )
-
-
-def _remember(some: dict[Any, None], one: Any) -> None:
-    some[one] = None
-    if len(some) > LATE:
-        del some[next(iter(some))]
 
 
 def at_once(asked: Coroutine[Any, Any, Any]) -> Any:

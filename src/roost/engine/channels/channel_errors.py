@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roost.config.fields import NAME, NAME_RULE
@@ -22,6 +23,7 @@ from roost.errors import (
     ClusterError,
     ConfigurationError,
     Finding,
+    RoostError,
     counted,
     nearest,
     shown,
@@ -29,7 +31,7 @@ from roost.errors import (
 
 
 def not_put(name: str, decision: PutLate | PutRefused, count: int, timeout: float, note: str) -> ChannelError:
-    done = f"{decision.done} of {counted(count, 'item')} went in before" if count > 1 else ""
+    done = _went_in(decision.done, count) if count > 1 else ""
     if isinstance(decision, PutRefused):
         error: ChannelError = ChannelClosed(
             code="RE124", what=f"channel {name!r} is closed: it takes no more items", why=done
@@ -44,6 +46,14 @@ def not_put(name: str, decision: PutLate | PutRefused, count: int, timeout: floa
         )
     error.done = decision.done
     return error
+
+
+def put_in_part(error: RoostError, done: int, count: int) -> RoostError:
+    """The error of a put, with the number of items that went in before."""
+    first, *others = error.findings
+    told = type(error)(replace(first, why=_joined(_went_in(done, count), first.why)), *others)
+    told.done = done
+    return told
 
 
 def not_taken(
@@ -182,6 +192,10 @@ def _is_int(value: Any, least: int | None = None) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _went_in(done: int, count: int) -> str:
+    return f"{done} of {counted(count, 'item')} went in before"
 
 
 def _joined(*parts: str) -> str:

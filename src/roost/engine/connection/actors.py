@@ -11,7 +11,13 @@ import ray
 from ray._private import worker as ray_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from roost.engine.connection.cluster_watch import ask_head, check_head, check_own_jobs, patient_get
+from roost.engine.connection.cluster_watch import (
+    HEAD_WITHIN,
+    ask_head,
+    check_head,
+    check_own_jobs,
+    patient_get,
+)
 from roost.engine.workers.remote_errors import first_line
 from roost.errors import JobEnded, NoAnswer, RoostError
 
@@ -55,6 +61,17 @@ def create_named(create: Callable[[], Any], name: str, error: type[RoostError], 
 def find_actor(name: str, job: str) -> Any:
     """An actor of a job. Raises `ValueError` when there is none."""
     return ask_head(lambda: ray.get_actor(name, namespace=job_namespace(job)))
+
+
+def named_actors(within: float = HEAD_WITHIN) -> list[tuple[str, str]]:
+    """The names and namespaces of all named actors. Raises `NoAnswer` after `within` seconds."""
+    listed = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True), within)
+    return [(entry["name"], entry["namespace"]) for entry in listed]
+
+
+def actors_of(job: str, within: float = HEAD_WITHIN) -> list[str]:
+    """The names of a job's actors. Raises `NoAnswer` after `within` seconds."""
+    return [name for name, namespace in named_actors(within) if namespace == job_namespace(job)]
 
 
 def answer(refs: Any, what: str, within: float = 60.0) -> Any:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import ray
 from ray._private import worker as ray_worker
 
+from roost.engine.connection.listening import listens
 from roost.engine.connection.signals import (
     in_main_thread,
     leave_main_alone,
@@ -38,7 +39,9 @@ log = logging.getLogger("roost")
 KNOCK_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds of silence; a head that Ray restarts needs more: ROOST_HEAD_PATIENCE
 STEP = 0.5  # seconds between two checks during a wait
+HEAD_WITHIN = 60.0  # seconds; a head that is stopped accepts connections and never answers
 ENDS_WITHIN = 5.0  # seconds that an interrupted question to the head is waited for
+MOST_QUESTIONS = 16  # to the head at once; each is a thread, also when the program no longer waits for it
 OWN_CODE_FOR = 3.0  # seconds that the program has to call roost before its own code is interrupted
 
 Answer = TypeVar("Answer")
@@ -46,6 +49,7 @@ Answer = TypeVar("Answer")
 _gone: ClusterGone | None = None
 _ended: dict[str, RoostError] = {}  # jobs of this process that were taken down
 _spared: dict[str, threading.Event] = {}  # set: do not interrupt the main thread for this job's end
+_questions = threading.BoundedSemaphore(MOST_QUESTIONS)
 _watched = ""
 _own_node: Process | None = None  # the process of the Ray node that this program is connected through
 _close = threading.Event()
@@ -146,13 +150,11 @@ def check_head() -> None:
         check_cluster()
 
 
-def ask_head(question: Callable[[], Answer], within: float | None = None) -> Answer:
-    """Ask the head in a thread and return its answer: Ray itself waits a minute for a lost head.
+def ask_head(question: Callable[[], Answer], within: float = HEAD_WITHIN) -> Answer:
+    """Ask the head in a thread and return its answer. Raises `NoAnswer` after `within` seconds.
 
-    Raises `NoAnswer` after `within` seconds, if given.
+    Ray itself waits a minute for a lost head, and longer for a stopped one.
     """
-    if not _watched:
-        return question()
     answers: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -160,8 +162,13 @@ def ask_head(question: Callable[[], Answer], within: float | None = None) -> Ans
             answers.put((question(), None))
         except BaseException as error:
             answers.put((None, error))
+        finally:
+            _questions.release()
 
     check_cluster()
+    if not _questions.acquire(timeout=within):
+        check_cluster()
+        raise _silent_head(within)
     asking = threading.Thread(target=ask, name="roost-question", daemon=True)
     asking.start()
     try:
@@ -173,25 +180,31 @@ def ask_head(question: Callable[[], Answer], within: float | None = None) -> Ans
     ):  # as of a signal. The program will disconnect, and Ray ends a process that still asks then
         asking.join(ENDS_WITHIN)
         raise
+    if isinstance(error, ray.exceptions.GetTimeoutError):
+        raise _silent_head(within) from None
     if error is not None:
         raise error
     return answer  # type: ignore[return-value]
 
 
-def _answer_of_head(answers: queue.SimpleQueue[Answer], within: float | None) -> Answer:
-    deadline = None if within is None else time.monotonic() + within
+def _answer_of_head(answers: queue.SimpleQueue[Answer], within: float) -> Answer:
+    deadline = time.monotonic() + within
     while True:
         try:
-            left = STEP if deadline is None else min(STEP, max(0.0, deadline - time.monotonic()))
-            return answers.get(timeout=left)
+            return answers.get(timeout=min(STEP, max(0.0, deadline - time.monotonic())))
         except queue.Empty:
             check_cluster()
-            if deadline is not None and time.monotonic() >= deadline:
-                raise NoAnswer(
-                    code="RE112",
-                    what=f"the head of Ray at {_watched} has not answered in {within:g} s",
-                    remedy="is its machine overloaded? `ray status` asks it too",
-                ) from None
+            if time.monotonic() >= deadline:
+                raise _silent_head(within) from None
+
+
+def _silent_head(within: float) -> NoAnswer:
+    _end_without_asking()
+    return NoAnswer(
+        code="RE112",
+        what=f"the head of Ray{f' at {_watched}' if _watched else ''} has not answered in {within:g} s",
+        remedy="is its machine overloaded, or its process stopped? `ray status` asks it too",
+    )
 
 
 def patient_get(refs: Any, timeout: float | None, job: str = "") -> Any:
@@ -230,12 +243,7 @@ def _patience() -> float:
 
 
 def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=max(1.0, _patience())).close()
-    except (OSError, ValueError):
-        return False
-    return True
+    return listens(address, max(1.0, _patience()))
 
 
 def _own_node_ended() -> bool:
@@ -277,6 +285,12 @@ def _watch(address: str, close: threading.Event) -> None:
         return
 
 
+def _end_without_asking() -> None:
+    """Let an error end the program at once: Ray's own hook first waits for the head."""
+    if sys.excepthook is ray_worker.custom_excepthook:
+        sys.excepthook = ray_worker.normal_excepthook
+
+
 def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
     global _gone
     gone = ClusterGone(
@@ -285,10 +299,7 @@ def _cluster_lost(address: str, why: str, close: threading.Event) -> None:
         why=why,
         remedy="every process of the job ended with it; start Ray, then the job again",
     )
-    # Let an error end the program at once: Ray's own hook first waits a minute for the head. The main thread raises
-    # the error as soon as `_gone` is set.
-    if sys.excepthook is ray_worker.custom_excepthook:
-        sys.excepthook = ray_worker.normal_excepthook
+    _end_without_asking()  # first: the main thread raises the error as soon as `_gone` is set
     _gone = gone
     if not _end_expected.is_set():
         log.error("%s", render(gone.findings))

@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from roost.engine.connection.cluster_watch import ask_head, patient_wait
+from roost.engine.connection.cluster_watch import HEAD_WITHIN, ask_head, patient_wait
 from roost.engine.connection.embedded import INDEX_LABEL, TYPE_LABEL
 from roost.engine.workers.environment import SEARCH_PATHS
 from roost.errors import ClusterError, Finding, render
@@ -40,12 +40,17 @@ class LiveNode:
         return self.facts.node_id
 
 
+def living_nodes(within: float = HEAD_WITHIN) -> list[Mapping[str, Any]]:
+    """Ray's facts about each living node. Raises `NoAnswer` after `within` seconds."""
+    return [node for node in ask_head(ray.nodes, within) if node["Alive"]]
+
+
 def wait_for_nodes(num_nodes: int | None, address: str, timeout: float) -> list[Mapping[str, Any]]:
     """Wait for `num_nodes` living nodes and return them. Prints progress; raises after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     shown = -1
     while True:
-        alive = [node for node in ask_head(ray.nodes) if node["Alive"]]
+        alive = living_nodes(max(1.0, deadline - time.monotonic()))
         if len(alive) >= (num_nodes or 1):
             return alive
         if time.monotonic() >= deadline:

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from roost.engine.connection.listening import listens
 from roost.engine.processes import keeper
 from roost.errors import ClusterError
 from roost.inventory.accelerators import accelerator_kind
@@ -145,7 +146,8 @@ class EmbeddedCluster:
             _disconnect(self.address)
             assert child.stdin
             assert child.stdout
-            child.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # it ended before it had read everything
+                child.stdin.close()
             try:
                 child.wait(STOP_WITHIN)
             except subprocess.TimeoutExpired:
@@ -280,11 +282,9 @@ def own_cluster_address() -> str | None:
         if note.stat().st_uid != os.getuid():
             return None  # another user's Ray
         address = note.read_text().strip()
-        host, _, port = address.rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
-            return address
     except (OSError, ValueError):
         return None
+    return address if listens(address) else None
 
 
 def _run(directory: str) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import ipaddress
 import logging
 import os
-import socket
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -17,12 +16,13 @@ from ray._private import worker as ray_worker
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from roost.engine.connection.actors import NAMESPACE
-from roost.engine.connection.cluster_watch import forget_cluster, watch_cluster
+from roost.engine.connection.cluster_watch import HEAD_WITHIN, ask_head, forget_cluster, watch_cluster
 from roost.engine.connection.embedded import INDEX_LABEL, EmbeddedCluster, own_cluster_address
 from roost.engine.connection.implicit_start import keep_out_own_threads
+from roost.engine.connection.listening import check_answers
 from roost.engine.connection.ray_settings import settings_without_a_head
 from roost.engine.connection.signals import own_sigterm
-from roost.engine.health.diagnosis import MINIMUM_RAY
+from roost.engine.health.diagnosis import old_ray
 from roost.engine.workers.remote_errors import first_line
 from roost.engine.workers.worker_context import current_worker
 from roost.errors import ClusterError, Finding, counted, render
@@ -49,13 +49,18 @@ class Connection:
 
     def __init__(self, address: str, ours: bool = False, embedded: EmbeddedCluster | None = None) -> None:
         self.address = address
-        if not Connection._users:
-            Connection._show_warning = staticmethod(hide_if_embedded())
+        is_first = not Connection._users
         Connection._users.add(self)
-        if current_worker() is None:
-            watch_cluster(address)
         Connection._ours = Connection._ours or ours
         Connection._embedded = Connection._embedded or embedded
+        if current_worker() is None:
+            watch_cluster(address)
+        if is_first:
+            try:
+                Connection._show_warning = staticmethod(hide_if_embedded())
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         if self in Connection._users:
@@ -77,9 +82,19 @@ class Connection:
         ours, embedded = Connection._ours, Connection._embedded
         Connection._ours, Connection._embedded = False, None
         if ours and ray.is_initialized():
-            ray.shutdown()
+            _disconnect()
         if embedded is not None:
             embedded.stop()
+
+
+def _disconnect() -> None:
+    try:
+        check_answers(ray.get_runtime_context().gcs_address, 2.0, 2.0)
+    except TimeoutError:
+        ray_worker.global_worker.set_is_connected(False)  # or Ray waits until a stopped head takes its leave
+    except (OSError, ValueError):
+        pass
+    ray.shutdown()
 
 
 def connect(
@@ -146,11 +161,11 @@ def _shape(inventory: Inventory) -> str:
     return f"{counted(len(inventory.nodes), 'node')} x {counted(first, 'accelerator')}"
 
 
-def _knock(address: str, within: float = 10.0) -> None:
-    """Raise at once if nothing listens at the address: Ray itself would try for minutes."""
+def _knock(address: str) -> None:
+    """Raise if nothing listens at the address, or does not answer: Ray itself would try for minutes, or forever."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=within).close()
+        check_answers(address, 10.0, HEAD_WITHIN)
 
 
 def _this_machine(num_nodes: int) -> Inventory:
@@ -161,14 +176,8 @@ def _this_machine(num_nodes: int) -> Inventory:
 
 
 def check_version(version: str) -> None:
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    if numbers < MINIMUM_RAY:
-        raise ClusterError(
-            code="RE102",
-            what=f"Ray {version} is too old",
-            why="pinning a reservation to nodes needs Ray 2.49",
-            remedy="pip install -U 'ray>=2.49', on every node",
-        )
+    if (finding := old_ray(version)) is not None:
+        raise ClusterError(finding)
 
 
 def _fitting_connection(address: str | None) -> str:
@@ -224,7 +233,7 @@ def hide_if_embedded() -> Callable[[], None]:
     Many processes are normal there, since all nodes share the CPUs of one machine, and no setting turns the warning
     off. Returns a function that shows the warning again.
     """
-    if not any(INDEX_LABEL in (node.get("Labels") or {}) for node in ray.nodes()):
+    if not any(INDEX_LABEL in (node.get("Labels") or {}) for node in ask_head(ray.nodes)):
         return lambda: None
     show = ray_worker.print_to_stdstream
 

@@ -52,15 +52,22 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _ray_installed(facts: MachineFacts) -> Iterator[Finding]:
-    numbers = tuple(int(part) for part in facts.ray.split(".")[:2] if part.isdecimal())
-    if numbers < MINIMUM_RAY:
-        what = f"Ray {facts.ray} is too old" if facts.ray else "Ray is not installed"
-        yield Finding(
-            code="RE102",
-            what=what,
-            why="roost needs Ray 2.49 or newer",
-            remedy="pip install -U 'ray[default]>=2.49'",
-        )
+    if (finding := old_ray(facts.ray)) is not None:
+        yield finding
+
+
+def old_ray(version: str) -> Finding | None:
+    """The finding about a Ray that is too old, or missing if the version is empty."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers >= MINIMUM_RAY:
+        return None
+    least = ".".join(map(str, MINIMUM_RAY))
+    return Finding(
+        code="RE102",
+        what=f"Ray {version} is too old" if version else "Ray is not installed",
+        why=f"roost needs Ray {least} or newer",
+        remedy=f"pip install -U 'ray[default]>={least}', on every node",
+    )
 
 
 def _ports(facts: MachineFacts) -> Iterator[Finding]:
@@ -104,7 +111,7 @@ def _open_files(facts: MachineFacts) -> Iterator[Finding]:
 
 
 def _shared_memory(facts: MachineFacts) -> Iterator[Finding]:
-    total, _ = facts.shared_memory
+    total = facts.shared_memory
     if 0 < total < SMALL_SHARED_MEMORY:
         yield Finding(
             code="RW223",
@@ -190,7 +197,7 @@ def _shown_devices(kind: AcceleratorKind, value: str | None) -> int | None:
 
 
 def _object_store(node: NodeFacts) -> Iterator[Finding]:
-    store, total = node.resources.get("object_store_memory", 0), node.machine.shared_memory[0]
+    store, total = node.resources.get("object_store_memory", 0), node.machine.shared_memory
     if SMALL_SHARED_MEMORY <= total < store:
         yield Finding(
             code="RW223",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class Leftovers:
     """Leftovers of ended jobs on a machine."""
 
-    folders: tuple[tuple[str, float, int], ...] = ()  # of jobs: path, days since it was written, bytes
+    folders: tuple[tuple[str, float, int], ...] = ()  # of ended jobs: path, days since it was written, bytes
     rays: tuple[str, ...] = ()  # directories of embedded Rays without a process
     processes: tuple[tuple[int, str], ...] = ()  # numbers and titles
     shared_memory: tuple[tuple[str, int], ...] = ()  # files that no process has open, with their bytes
@@ -32,7 +32,7 @@ class MachineFacts:
     devices: dict[str, int] = field(default_factory=dict)  # accelerators that the machine has, by kind
     visible: dict[str, str] = field(default_factory=dict)  # variables that hide some of them
     open_files: tuple[int, int] = (0, 0)  # soft and hard limit; -1: none
-    shared_memory: tuple[int, int] = (0, 0)  # bytes: total and free
+    shared_memory: int = 0  # bytes
     leftovers: Leftovers = field(default_factory=Leftovers)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import hashlib
 import os
@@ -102,24 +103,37 @@ def _open_files() -> tuple[int, int]:
         return (0, 0)
 
 
-def _shared_memory() -> tuple[int, int]:
+def _shared_memory() -> int:
     try:
-        usage = shutil.disk_usage(SHARED_MEMORY)
+        return shutil.disk_usage(SHARED_MEMORY).total
     except OSError:
-        return (0, 0)
-    return usage.total, usage.free
+        return 0
 
 
 # -- leftovers ---------------------------------------------------------------------------------------------
 
 
 def _job_folders(root: str) -> Iterable[tuple[str, float, int]]:
+    """The folders of jobs that have ended. One that runs may write nothing for months."""
     for name in sorted(_listed(root)):
         path = os.path.join(root, name)
         with contextlib.suppress(OSError):
-            files = [os.lstat(os.path.join(path, file)) for file in os.listdir(path)]
+            names = os.listdir(path)
+            if any(_is_in_use(os.path.join(path, file)) for file in names):
+                continue
+            files = [os.lstat(os.path.join(path, file)) for file in names]
             written = max([os.lstat(path).st_mtime, *(file.st_mtime for file in files)])
             yield path, max(0.0, time.time() - written) / _DAY, sum(file.st_size for file in files)
+
+
+def _is_in_use(path: str) -> bool:
+    """Whether a manager, which may run on another node, has locked the file. True where that cannot be told."""
+    try:
+        with open(path, "r+b") as file:  # noqa: PTH123
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def _dead_rays(root: str) -> Iterable[str]:
@@ -190,14 +204,15 @@ def _unused_shared_memory(folder: str) -> Iterable[tuple[str, int]]:
                 files[path] = found.st_size
     if not files:
         return
-    used = b"".join(keeper.contents(f"/proc/{pid}/maps") for pid in keeper.all_processes())
-    opened = set()
+    opened: set[str] = set()
     for pid in keeper.all_processes():
+        mapped = keeper.contents(f"/proc/{pid}/maps")
+        opened.update(path for path in files if os.fsencode(path) in mapped)
         for number in _listed(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 opened.add(os.readlink(f"/proc/{pid}/fd/{number}"))
     for path, size in sorted(files.items()):
-        if path not in opened and os.fsencode(path) not in used:
+        if path not in opened:
             yield path, size
 
 

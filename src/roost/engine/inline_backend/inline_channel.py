@@ -25,6 +25,7 @@ class InlineChannel:
 
     def __init__(self, name: str, desk: ChannelDesk, waits: bool = False) -> None:
         self.name, self._desk, self._waits = name, desk, waits
+        self.put, self.take = desk.put, desk.take
         self.note = "" if waits else "inline mode has one thread, so a wait could never end"
 
     def for_coroutines(self) -> InlineChannel:
@@ -35,12 +36,6 @@ class InlineChannel:
 
     def ask(self, method: str, *args: Any) -> Coroutine[Any, Any, Any]:
         return getattr(self._desk, method)(*args)
-
-    def put(self, *request: Any) -> Coroutine[Any, Any, Any]:
-        return self._desk.put(*request)
-
-    def take(self, *request: Any) -> Coroutine[Any, Any, Any]:
-        return self._desk.take(*request)
 
     def patience(self, timeout: float) -> float:
         """Other coroutines may run while one waits; without them a request is decided at once."""

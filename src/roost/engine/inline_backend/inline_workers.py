@@ -275,11 +275,12 @@ class InlineResult(GroupResult):
         return next(filter(None, map(self._failure_at, range(len(self.outcomes)))), None)
 
     def _failure_at(self, position: int) -> Exception | None:
-        outcome, others = self.outcomes[position], sum(map(_failed, self.outcomes)) - 1
-        if outcome.ended:
-            return self._ended(position, outcome, others)
-        if outcome.error is None:
+        outcome = self.outcomes[position]
+        if not outcome.ended and outcome.error is None:
             return None
+        others = sum(map(_failed, self.outcomes)) - 1
+        if outcome.ended or outcome.error is None:
+            return self._ended(position, outcome, others)
         trace = "".join(traceback.format_exception(outcome.error))
         return self._raised(position, outcome.error, trace, others, outcome.origin)
 

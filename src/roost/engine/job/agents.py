@@ -102,8 +102,8 @@ def find_or_keep(actor: str, cls: type, on_this_node: bool = False) -> tuple[str
     return job, answer(kept, f"starting {actor}", START_WITHIN)
 
 
-def process_ended(job: str, host: Any, what: str, error: JobEnded) -> RoostError:
-    """The error for a channel or buffer whose process died; `error` itself if the job has ended."""
+def process_ended(job: str, host: Any, what: str, error: JobEnded, then: str = "") -> RoostError:
+    """The error for a process of roost's that died, with what to do then; `error` itself if the job has ended."""
     if not is_running(job):
         return error
     _ended.add(host._actor_id.hex())
@@ -111,5 +111,5 @@ def process_ended(job: str, host: Any, what: str, error: JobEnded) -> RoostError
         code="RE126",
         what=what,
         why=error.findings[0].why,
-        remedy="look for what killed it, such as a lack of memory; a process that opens it again gets a new one",
+        remedy=f"look for what killed it, such as a lack of memory; {then or 'a process that opens it again gets a new one'}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -42,11 +43,13 @@ class ChannelHost(ChannelDesk):
         )
         return pickle.dumps(decision, 5) if plain else decision
 
-    async def join_watched(self, consumer: str, who: str, process: Process, agent: Any, node_id: str) -> None:
-        """Register a consumer, and learn of its end from the agent of its node."""
+    async def join_watched(
+        self, consumer: str, who: str, process: Process, agent: Any, name: Sequence[str], node_id: str
+    ) -> None:
+        """Register a consumer, and learn of its end from the agent of its node, which has this name and namespace."""
         await self.join(consumer, who)
         self._watchers[consumer] = asyncio.get_running_loop().create_task(
-            self._watch(consumer, process, agent, node_id)
+            self._watch(consumer, process, agent, name, node_id)
         )
 
     async def leave(self, consumer: str, in_order: bool) -> None:
@@ -56,25 +59,36 @@ class ChannelHost(ChannelDesk):
             watcher.cancel()
         self.consumer_ended(consumer, in_order)
 
-    async def _watch(self, consumer: str, process: Process, agent: Any, node_id: str) -> None:
-        has_ended, in_order = True, False
-        try:
-            in_order = await agent.ended.remote(process)
-        except RayError:  # where only the agent is gone, the process may still work on what it has taken
-            has_ended = await _node_is_gone(node_id)
+    async def _watch(
+        self, consumer: str, process: Process, agent: Any, name: Sequence[str], node_id: str
+    ) -> None:
+        has_ended = in_order = False
+        while agent is not None:
+            try:
+                has_ended, in_order = True, await agent.ended.remote(process)
+                break
+            except RayError:  # where only the agent is gone, the process may still work on what it has taken
+                has_ended, agent = await _after(agent, name, node_id)
         del self._watchers[consumer]
         if has_ended:
             self.consumer_ended(consumer, in_order)
 
 
-async def _node_is_gone(node_id: str) -> bool:
-    """Waits for Ray to notice: an agent ends before that."""
+async def _after(agent: Any, name: Sequence[str], node_id: str) -> tuple[bool, Any]:
+    """Whether the node of an agent that has ended is gone, and the agent's successor if there is one.
+
+    Waits for Ray to notice: an agent ends before its node does.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + NOTICED_WITHIN
     while any(
         node["NodeID"] == node_id and node["Alive"] for node in await loop.run_in_executor(None, ray.nodes)
     ):
+        with suppress(ValueError):  # there is none now
+            found = await loop.run_in_executor(None, ray.get_actor, *name)
+            if found._actor_id != agent._actor_id:
+                return False, found
         if loop.time() > until:
-            return False
+            return False, None
         await asyncio.sleep(LOOK_EVERY)
-    return True
+    return True, None

@@ -10,14 +10,15 @@ no slash and is never `.` or `..`, and roost follows no link, so it writes nothi
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
-import socket
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from roost.engine.connection.listening import listens
 from roost.engine.events import Event
 from roost.engine.processes.process_facts import Process
 
@@ -172,6 +173,8 @@ class JobHistory:
 
     def _open(self, name: str, folder: int) -> None:
         file = self._files[name] = _opened(name, os.O_RDWR | os.O_APPEND | os.O_CREAT, folder)
+        with contextlib.suppress(OSError):  # not every file system has locks
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # tells `roost doctor` that the job runs
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
             self._torn.add(name)
@@ -221,12 +224,7 @@ def address_of(job: str) -> str | None:
     """
     found = read_processes(job)
     address = str(found[0].get("address", "")) if found is not None else ""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
-    except (OSError, ValueError):
-        return None
-    return address
+    return address if listens(address) else None
 
 
 def latest_address() -> str | None:

@@ -17,8 +17,10 @@ from typing import Any
 
 import ray
 
-from roost.engine.connection.actors import find_actor, job_namespace
-from roost.engine.connection.cluster_watch import ask_head, check_head, patient_wait
+from roost.engine.connection.actors import actors_of, find_actor
+from roost.engine.connection.cluster_watch import check_head, patient_wait
+from roost.engine.connection.discovery import living_nodes
+from roost.engine.connection.implicit_start import OWN_THREADS
 from roost.engine.events import Event
 from roost.engine.job.channel_host import channel_actor
 from roost.engine.job.managers import NodeManager, WorkerManager, running_jobs, running_text
@@ -72,7 +74,7 @@ class JobReader:
         deadline = time.monotonic() + within
         self._looks += 1
         silent: list[str] = []
-        there = self._there(within)
+        there = actors_of(self.job, within)
         if NodeManager.NAME not in there:
             jobs = running_jobs(within)
             raise JobEnded(
@@ -111,12 +113,6 @@ class JobReader:
         )
 
     # -- asking ----------------------------------------------------------------------------------------
-
-    def _there(self, within: float) -> set[str]:
-        """The names of the job's actors."""
-        space = job_namespace(self.job)
-        named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True), within)
-        return {entry["name"] for entry in named if entry["namespace"] == space}
 
     def _ask(self, name: str, method: str, *args: Any, about: Any = None) -> None:
         if name in self._asked:
@@ -272,7 +268,7 @@ class JobReader:
 def _alive_nodes(silent: list[str], within: float) -> set[str] | None:
     """The ids of the living nodes; None if Ray's head does not answer."""
     try:
-        return {node["NodeID"] for node in ask_head(ray.nodes, within) if node["Alive"]}
+        return {node["NodeID"] for node in living_nodes(within)}
     except NoAnswer:
         silent.append("the head of Ray")
         return None
@@ -290,18 +286,20 @@ class JobsReader:
         """Snapshots of the jobs. The job `only` is still shown after its end; raises if it was never there."""
         names = [self.only] if self.only is not None else running_jobs(within)
         self._readers = {name: self._readers.get(name) or JobReader(name) for name in names}
-        with ThreadPoolExecutor(max_workers=max(1, min(MOST_AT_ONCE, len(names)))) as pool:
-            found = list(pool.map(lambda reader: self._read(reader, within), self._readers.values()))
+        most = max(1, min(MOST_AT_ONCE, len(names)))
+        with ThreadPoolExecutor(most, thread_name_prefix=f"{OWN_THREADS}reader") as pool:
+            found = list(pool.map(lambda name: self._read(name, within), names))
         jobs = [one for one in found if one is not None]
         self._last = {one.job: one for one in jobs}
         return jobs
 
-    def _read(self, reader: JobReader, within: float) -> JobSnapshot | None:
+    def _read(self, job: str, within: float) -> JobSnapshot | None:
         try:
-            return reader.read(within)
+            return self._readers[job].read(within)
         except JobEnded:
-            if reader.job in self._last:
-                return replace(self._last[reader.job], time=time.time(), state="ended", silent=())
+            del self._readers[job]  # it knows that run; the job may be started again
+            if job in self._last:
+                return replace(self._last[job], time=time.time(), state="ended", silent=())
             if self.only is not None:
                 raise
             return None

@@ -9,8 +9,16 @@ from typing import Any, ClassVar
 
 import ray
 
-from roost.engine.connection.actors import NAMESPACE, answer, find_actor, job_namespace, named, on_node
-from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.connection.actors import (
+    NAMESPACE,
+    answer,
+    find_actor,
+    job_namespace,
+    named,
+    named_actors,
+    on_node,
+)
+from roost.engine.connection.cluster_watch import HEAD_WITHIN
 from roost.engine.events import MOST_EVENTS
 from roost.engine.job.job_folder import JobHistory, StartedProcess
 from roost.engine.job.open_jobs import TakeDownOrder, own_job
@@ -288,15 +296,14 @@ def check_connected() -> None:
         )
 
 
-def running_jobs(within: float | None = None) -> list[str]:
+def running_jobs(within: float = HEAD_WITHIN) -> list[str]:
     """The jobs on the connected cluster. Raises `NoAnswer` after that time."""
     check_connected()
     prefix = f"{NAMESPACE}."
-    named = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True), within)
     return sorted(
-        entry["namespace"].removeprefix(prefix)
-        for entry in named
-        if entry["name"] == NodeManager.NAME and entry["namespace"].startswith(prefix)
+        namespace.removeprefix(prefix)
+        for name, namespace in named_actors(within)
+        if name == NodeManager.NAME and namespace.startswith(prefix)
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 
+from roost.engine.channels.undecided import Undecided, remember
 from roost.engine.connection.actors import on_node
 from roost.engine.job.node_inspection import NodeInspection, raylet_environment
 from roost.engine.job.worker_watch import Loss, WatchedWorker, WorkerWatch, kill, loss_event
@@ -57,13 +58,12 @@ class NodeAgent(NodeInspection):
         self._succeeds = succeeds  # an agent that died, and with it the knowledge of the locks
         self._shelf = PortShelf()
         self._locks = LockTable()
-        self._answers: dict[Owner, asyncio.Future[Decision]] = {}  # of undecided lock requests
-        self._withdrawn: set[Owner] = set()  # owners that withdrew a request before it came
+        self._undecided = Undecided()  # requests for locks and leases, by owner
         self._watcher: asyncio.Task[None] | None = None
         self._logs: dict[Process, CallReader] = {}  # kept for reading the calls of a dead worker
         self._followers: dict[Process, CallFollower] = {}  # of logs that `look` has read before
         self._kept: dict[str, Any] = {}  # actors of channels and data buffers
-        self._dismissed: set[Process] = set()  # workers whose group was shut down
+        self._dismissed: dict[Process, None] = {}  # workers whose group was shut down
         self._workers = WorkerWatch(self._note)
         self._taken = 0  # losses that the driver has fetched
         self._history: Any = None
@@ -77,7 +77,6 @@ class NodeAgent(NodeInspection):
             "accelerator_type": os.environ.get("ROOST_ACCELERATOR_TYPE") or _vendor(),
             "search_paths": {name: os.environ[name] for name in search_paths if name in os.environ},
             "visible": {name: environ[name] for name in visible_variables if name in environ},
-            "pid": os.getpid(),
         }
 
     async def never(self) -> None:
@@ -150,7 +149,7 @@ class NodeAgent(NodeInspection):
             self._logs.pop(process, None)
             self._followers.pop(process, None)
             if process.alive():  # a worker that died before did not end in order
-                self._dismissed.add(process)
+                remember(self._dismissed, process)
 
     async def observe(self, workers: Iterable[tuple[Process, int]]) -> list[tuple[bool, list[Call]]]:
         """Whether each worker lives, and its calls."""
@@ -236,7 +235,7 @@ class NodeAgent(NodeInspection):
         self, count: int = 1, consecutive: bool = False, owner: Owner | None = None
     ) -> list[int]:
         """Lease free ports. The owner holds them until it releases them or ends."""
-        if owner is not None and self._was_withdrawn(owner):
+        if owner is not None and self._undecided.was_withdrawn(owner):
             return []
         ports = self._shelf.take(count, consecutive, owner)
         self._keep_watch()
@@ -249,13 +248,7 @@ class NodeAgent(NodeInspection):
     async def withdraw_lease(self, owner: Owner) -> None:
         """Release the ports of an owner that no longer waits, or refuse its request if that comes later."""
         if not self._shelf.release_owner(owner):
-            self._withdrawn.add(owner)
-
-    def _was_withdrawn(self, owner: Owner) -> bool:
-        """Whether the owner withdrew before its request came: Ray may deliver two calls in reverse order."""
-        known = owner in self._withdrawn
-        self._withdrawn.discard(owner)
-        return known
+            self._undecided.withdraw(owner)
 
     # -- locks -----------------------------------------------------------------------------------------
 
@@ -270,10 +263,9 @@ class NodeAgent(NodeInspection):
                 why="roost's agent there was killed, and only it knew which locks are held",
                 remedy="end the job, and start it again",
             )
-        if self._was_withdrawn(owner):
+        if self._undecided.was_withdrawn(owner):
             raise ClusterError(code="RE112", what="the request for this lock was withdrawn")
-        answer = self._answers[owner] = asyncio.get_running_loop().create_future()
-        now = time.monotonic()
+        answer, now = self._undecided.add(owner), time.monotonic()
         self._tell(self._locks.request(owner, devices, now, now + timeout, hold_for))
         self._keep_watch()
         return await answer
@@ -283,10 +275,10 @@ class NodeAgent(NodeInspection):
 
     async def withdraw(self, owner: Owner) -> None:
         """Drop the request or lock of an owner that no longer waits, or refuse its request if that comes later."""
-        if owner not in self._answers and owner not in self._locks.owners:
-            self._withdrawn.add(owner)
+        if owner not in self._undecided and owner not in self._locks.owners:
+            self._undecided.withdraw(owner)
         self._tell(self._locks.withdraw(owner, time.monotonic()))
-        self._forget(owner)
+        self._undecided.drop(owner)
 
     async def hold_on(self, device: Device) -> tuple[DeviceHold, float] | None:
         """The lock that is held on the device, and for how many seconds."""
@@ -295,14 +287,7 @@ class NodeAgent(NodeInspection):
 
     def _tell(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
-            answer = self._answers.pop(decision.owner, None)
-            if answer is not None and not answer.done():
-                answer.set_result(decision)
-
-    def _forget(self, owner: Owner) -> None:
-        answer = self._answers.pop(owner, None)
-        if answer is not None:
-            answer.cancel()
+            self._undecided.decide(decision.owner, decision)
 
     # -- owners ----------------------------------------------------------------------------------------
 
@@ -323,7 +308,7 @@ class NodeAgent(NodeInspection):
         """Free the ports and locks of a process that has ended, and drop its requests."""
         for owner in theirs:
             self._shelf.release_owner(owner)
-            self._forget(owner)
+            self._undecided.drop(owner)
         self._tell(self._locks.owner_died(process, time.monotonic()))
 
     def _owners_by_process(self) -> dict[Process, list[Owner]]:

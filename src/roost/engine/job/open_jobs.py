@@ -8,14 +8,16 @@ job from outside finds the note when it goes on. Notes outlive every process of 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 
 from ray.experimental import internal_kv
 
 from roost.engine.connection.cluster_watch import ask_head, check_cluster, end_job
-from roost.errors import JobTakenDown
+from roost.errors import JobTakenDown, NoAnswer
 
+ORDER_WITHIN = 10.0  # seconds that the head has to tell whether a job was taken down
 _SPACE = b"roost"
 _open: list[str] = []
 _driven: set[str] = set()
@@ -103,8 +105,10 @@ def order_against(job: str) -> JobTakenDown | None:
 def check_order(job: str) -> None:
     """Raise if the job was taken down. Asks the head, so call it only when a process of the job is found dead."""
     check_cluster(job)
-    run = _runs.get(job)
-    order = ask_head(lambda: _left_order(job, run)) if run else None
+    run, order = _runs.get(job), None
+    if run:
+        with suppress(NoAnswer):  # the caller has an error of its own to tell
+            order = ask_head(lambda: _left_order(job, run), ORDER_WITHIN)
     if order is not None:
         obey(job, order)
         check_cluster(job)

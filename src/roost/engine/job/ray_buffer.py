@@ -12,7 +12,7 @@ from roost.engine.connection.actors import answer
 from roost.engine.job.agents import find_kept, find_or_keep, process_ended
 from roost.engine.job.packed_value import PackedValue, Packer, unpack
 from roost.engine.workers.remote_errors import in_one_line
-from roost.errors import ConfigurationError, JobEnded
+from roost.errors import ConfigurationError, JobEnded, RoostError
 
 ANSWER_WITHIN = 300.0  # seconds; a large file is read when the buffer is made
 
@@ -51,8 +51,7 @@ class RayBuffer:
         try:
             found = answer(asked, f"asking data buffer {self.name!r} to {method}", ANSWER_WITHIN)
         except JobEnded as error:
-            what = f"the process of data buffer {self.name!r} has ended, and with it what it has given out"
-            raise process_ended(self.job, self._host, what, error) from None
+            raise _ended(self.job, self.name, self._host, error) from None
         return unpack(found) if isinstance(found, PackedValue) else found
 
 
@@ -77,6 +76,8 @@ def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
         job, host = find_or_keep(actor, BufferHost, on_this_node=True)
     try:
         answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
+    except JobEnded as error:  # Ray still finds a dead process by its name
+        raise _ended(job, name, host, error) from None
     except (
         ConfigurationError,
         RayTaskError,
@@ -85,6 +86,11 @@ def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
             ray.kill(host)
         raise
     return RayBuffer(job, name, host)
+
+
+def _ended(job: str, name: str, host: Any, error: JobEnded) -> RoostError:
+    what = f"the process of data buffer {name!r} has ended, and with it what it has given out"
+    return process_ended(job, host, what, error)
 
 
 def _packed(value: Any) -> Any:

@@ -12,6 +12,7 @@ import os
 import pickle
 import secrets
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,16 +20,25 @@ import ray
 
 from roost.engine.channels.channel_errors import cannot_travel
 from roost.engine.channels.channel_values import Handed
-from roost.engine.connection.actors import answer, async_answer
+from roost.engine.connection.actors import answer, async_answer, job_namespace
 from roost.engine.job.agents import agent_on, find_or_keep, head_agent, process_ended
 from roost.engine.job.channel_host import ChannelHost, channel_actor
 from roost.engine.job.managers import check_connected
+from roost.engine.job.node_agent import agent_name
 from roost.engine.job.open_jobs import is_driver
 from roost.engine.job.packed_value import PackedValue, Packer, SmallValue, StoredValue, unpack
 from roost.engine.processes.process_facts import this_process
 from roost.engine.workers.remote_errors import in_one_line
 from roost.engine.workers.worker_context import describe_this_process
-from roost.errors import ChannelError, ClusterError, ConfigurationError, JobEnded, RoostError, counted
+from roost.errors import (
+    ChannelError,
+    ClusterError,
+    ConfigurationError,
+    JobEnded,
+    NoAnswer,
+    RoostError,
+    counted,
+)
 
 GRACE = 60.0  # seconds that a process of roost may be late with its answer
 # (items, bytes): while the channel has fewer items, values of at most so many bytes travel in messages.
@@ -104,7 +114,8 @@ class RayChannel:
             node_id = ray.get_runtime_context().get_node_id()
             agent = agent_on(self.job, node_id)
             if agent is not None:
-                join: tuple[Any, ...] = ("join_watched", token, who, this_process(), agent, node_id)
+                name = agent_name(node_id), job_namespace(self.job)
+                join: tuple[Any, ...] = ("join_watched", token, who, this_process(), agent, name, node_id)
             elif is_driver(self.job):  # the job ends with its driver, so no agent need watch the driver
                 join = ("join", token, who)
             else:
@@ -135,14 +146,24 @@ class RayChannel:
         packer = Packer(next((limit for fewer, limit in INLINE if held < fewer), INLINE_IN_FULL))
         contents: list[Any] = [self._packed(packer, value) for value in values]
         for chunk in _chunks({place: one.size for place, one in enumerate(contents) if _is_large(one)}):
-            objects = [[contents[place] for place in places] for places in chunk]
-            what = f"storing {counted(sum(map(len, objects)), 'item')} for channel {self.name!r}"
-            ref = self._own_agent().adopt.remote(*objects)
-            adopted = await self._answer(ref, what, 600.0, of_channel=False)
+            adopted = await self._adopted([[contents[place] for place in places] for places in chunk])
             for places, reference in zip(chunk, adopted, strict=True):
                 for number, place in enumerate(places):
                     contents[place] = StoredValue(reference, number)
         return contents
+
+    async def _adopted(self, objects: Sequence[Any], again: bool = True) -> Any:
+        """References to these objects, which the agent of the node has put. An agent that died has a successor."""
+        what, agent = f"storing {counted(sum(map(len, objects)), 'item')}", self._own_agent()
+        what += f" for channel {self.name!r}"
+        try:
+            return await self._answer(agent.adopt.remote(*objects), what, 600.0, of_channel=False)
+        except JobEnded as error:
+            self._agent = None
+            if again:
+                return await self._adopted(objects, again=False)
+            what += " failed: roost's agent of the node has ended"
+            raise process_ended(self.job, agent, what, error, "put again in a few seconds") from None
 
     def _packed(self, packer: Packer, value: Any) -> Any:
         try:
@@ -160,19 +181,31 @@ class RayChannel:
             what = f"fetching {counted(len(refs), 'object')} of channel {self.name!r}"
             found = await self._answer(refs, what, 600.0, of_channel=False)
         except ray.exceptions.RayError as error:
-            gone = {ref for ref in refs if _is_lost(ref)}
+            until = time.monotonic() + GRACE
+            gone = {ref for ref in refs if await self._is_lost(ref, until)}
             lost = [item.number for item in handed.items if getattr(item.content, "object", None) in gone]
+            if not lost:  # they can be fetched after all
+                return await self.opened(handed)
             await self.ask("lose", handed.token, lost)
             raise ChannelError(
                 code="RE126",
                 what=f"{counted(len(lost), 'item')} of channel {self.name!r} cannot be fetched",
-                why=f"they were on a node that is gone ({type(error).__name__})",
+                why=f"the node that held them is gone, or roost's agent there ({type(error).__name__})",
                 remedy="the other items of this take are in the channel again",
             ) from error
         objects = dict(zip(refs, found, strict=True))
         return self._loaded(
             [objects[one.object][one.place] if isinstance(one, StoredValue) else one for one in contents]
         )
+
+    async def _is_lost(self, ref: Any, until: float) -> bool:
+        try:
+            await self._answer(ref, "fetching it", max(0.0, until - time.monotonic()), of_channel=False)
+        except NoAnswer:  # slow, but not lost
+            return False
+        except ray.exceptions.RayError:
+            return True
+        return False
 
     def _loaded(self, contents: Sequence[Any]) -> list[Any]:
         try:
@@ -247,13 +280,3 @@ def _chunks(sizes: Mapping[int, int]) -> Iterator[list[list[int]]]:
             chunk, total, room = [], 0, 0
     if chunk:
         yield chunk
-
-
-def _is_lost(ref: Any) -> bool:
-    try:
-        ray.get(ref, timeout=GRACE)
-    except ray.exceptions.GetTimeoutError:  # slow, but not lost
-        return False
-    except ray.exceptions.RayError:
-        return True
-    return False

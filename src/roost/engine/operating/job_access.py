@@ -14,8 +14,9 @@ from typing import Any
 import ray
 from ray._private import state as ray_state
 
-from roost.engine.connection.actors import NAMESPACE, job_namespace
+from roost.engine.connection.actors import NAMESPACE, job_namespace, named_actors
 from roost.engine.connection.cluster_watch import ask_head, check_head
+from roost.engine.connection.discovery import living_nodes
 from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import agent_on, start_agents
@@ -141,11 +142,10 @@ class JobAccess(AbstractContextManager["JobAccess"]):
     def actors(self, allocated: Collection[str] = ()) -> dict[str, LivingActor]:
         """The job's living actors by name. Allocated ones are in another namespace."""
         namespace = job_namespace(self.job)
-        listed = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
+        listed = named_actors()
         table = ask_head(ray_state.actors)
         found = {}
-        for entry in listed:
-            name, space = entry["name"], entry["namespace"]
+        for name, space in listed:
             if space != namespace and not (space == NAMESPACE and name in allocated):
                 continue
             try:
@@ -164,7 +164,7 @@ class JobAccess(AbstractContextManager["JobAccess"]):
     # -- nodes and their agents --------------------------------------------------------------------------
 
     def alive_nodes(self) -> dict[str, Mapping[str, Any]]:
-        return {node["NodeID"]: node for node in ask_head(ray.nodes) if node["Alive"]}
+        return {node["NodeID"]: node for node in living_nodes()}
 
     def host(self, node_id: str) -> str:
         return str(self.alive_nodes().get(node_id, {}).get("NodeManagerAddress", "")) or f"node {node_id[:8]}"

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
-from roost.engine.connection.actors import NAMESPACE, find_actor, job_namespace
+from roost.engine.connection.actors import NAMESPACE, actors_of, find_actor
 from roost.engine.connection.cluster_watch import ask_head, expect_end
 from roost.engine.job.managers import NodeManager, WorkerManager
 from roost.engine.job.open_jobs import TakeDownOrder, leave_order
@@ -135,7 +135,7 @@ class TakingDown:
         """Kill the job's processes and actors, and give back its accelerators."""
         self._note_families()
         # The managers and agents first: a driver that goes on must not see losses that it would restart.
-        for name in self._actors():
+        for name in actors_of(self.access.job):
             with contextlib.suppress(ValueError, ray.exceptions.RayError):
                 ray.kill(find_actor(name, self.access.job))
         self._ask("end", self._families)
@@ -149,17 +149,12 @@ class TakingDown:
 
     def _left(self) -> Remains:
         return Remains(
-            actors=tuple(self._actors()),
+            actors=tuple(actors_of(self.access.job)),
             processes=sum(
                 state != "dead" for states in self._ask("states", self._families).values() for state in states
             ),
             reservations=tuple(self._reservations()),
         )
-
-    def _actors(self) -> list[str]:
-        namespace = job_namespace(self.access.job)
-        listed = ask_head(lambda: ray.util.list_named_actors(all_namespaces=True))
-        return [entry["name"] for entry in listed if entry["namespace"] == namespace]
 
     def _ask_managers(self) -> None:
         """Ask the managers for the job's processes, once: later they may be gone, or be stopped and not answer."""

@@ -20,7 +20,7 @@ import ray
 
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.actors import answer
-from roost.engine.connection.cluster_watch import check_head, cluster_is_gone
+from roost.engine.connection.cluster_watch import ask_head, check_head, cluster_is_gone
 from roost.engine.events import Event
 from roost.engine.job.open_jobs import check_order
 from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_event
@@ -28,7 +28,7 @@ from roost.engine.processes.process_facts import Process
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.ray_backend.recovery import Launched, Recovery, Watched, outlook, verb
 from roost.engine.supervision.supervisor import Action, Failure
-from roost.errors import JobTakenDown, RoostError
+from roost.errors import JobTakenDown, NoAnswer, RoostError
 from roost.planning.plan import Plan
 from roost.planning.policy_checks import on_robots
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from roost.engine.ray_backend.ray_backend import RayBackend
 
 LOOK_EVERY = 1.0  # seconds between two looks at Ray's table of nodes
+HEAD_WITHIN = 2.0  # seconds that such a look may take
 SUSPECT_EVERY = 0.2  # the same, while the agent of a node does not answer
 SUSPECT_FOR = 30.0
 SUCCEEDS_AFTER = 1.0  # seconds after the death of an agent
@@ -320,8 +321,9 @@ class JobWatch:
         if cluster_is_gone() or not ray.is_initialized():
             return
         known = {self._job.live[node].node_id: node for node in self._seen}
-        if gone := dead_nodes(ray.nodes(), known) - self._watched.lost:
-            self._node_lost(gone)
+        with contextlib.suppress(NoAnswer):  # the agents still tell of losses
+            if gone := dead_nodes(ask_head(ray.nodes, HEAD_WITHIN), known) - self._watched.lost:
+                self._node_lost(gone)
         for node, until in list(self._suspects.items()):
             if node in self._watched.lost:
                 del self._suspects[node]

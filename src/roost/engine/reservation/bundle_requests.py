@@ -202,6 +202,6 @@ def _until_granted(
 
 
 def give_back(groups: Iterable[PlacementGroup]) -> None:
-    for group in groups:
-        if ray.is_initialized() and not cluster_is_gone():
-            remove_placement_group(group)
+    given = list(groups)
+    if given and ray.is_initialized() and not cluster_is_gone():
+        ask_head(lambda: [remove_placement_group(group) for group in given])
