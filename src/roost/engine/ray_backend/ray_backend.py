@@ -96,7 +96,6 @@ class RayBackend:
         self.inventory = Inventory(nodes=())
         self.master_addr, self.master_port = "", 0
         self.accelerators = AcceleratorUses(Reservation(job, self.live), self._used_by_groups)
-        job_opened(job, driver=owner)
 
     # -- the driver's way in -------------------------------------------------------------------------------------
 
@@ -105,6 +104,7 @@ class RayBackend:
         job = checked_job_name(options.job or os.environ.get("ROOST_JOB") or f"job-{secrets.token_hex(3)}")
         connection = connect(options.address, options.num_nodes)
         backend = cls(job, connection, owner=True)
+        job_opened(job, driver=True)
         try:
             backend._create(options)
         except BaseException:
@@ -160,6 +160,7 @@ class RayBackend:
             follow_run(name, layout["run"]["token"])
             held = manager.get_held()
             backend.accelerators.reservation = Reservation(name, backend.live, held, attached=True)
+            job_opened(name)
         except BaseException:
             connection.close()
             raise
