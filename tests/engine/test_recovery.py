@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +14,17 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from roost.config.supervise import RestartPolicy
-from roost.engine.events import Event
+from roost.engine.events import Event, Standing
+from roost.engine.job.managers import WorkerManager
 from roost.engine.job.worker_watch import Loss, WatchedWorker
 from roost.engine.processes.process_facts import Process
-from roost.engine.ray_backend import job_watch, ray_workers
+from roost.engine.ray_backend import job_watch, ray_workers, recovery
 from roost.engine.ray_backend.job_watch import JobWatch, causes_of
 from roost.engine.ray_backend.ray_workers import RayWorkers
-from roost.engine.ray_backend.recovery import Recovery, Watched
+from roost.engine.ray_backend.recovery import Launched, Recovery, Watched
 from roost.engine.supervision.supervisor import Action, Failure, Restart
 from roost.errors import LaunchError, WorkerDied
+from roost.planning.relocation import Relocation
 
 pytestmark = pytest.mark.installed
 
@@ -63,7 +66,9 @@ class Group:
         monkeypatch.setattr(ray_workers, "gathered", self._gathered)
         monkeypatch.setattr(ray, "kill", self.killed.append)
         order: Any = None
-        watched = Watched(groups={"actor": (order, self.workers)})
+        self.standings: dict[str, Standing] = {}
+        self.groups = {"actor": (order, self.workers)}
+        watched = self.watched = Watched(groups=self.groups, note=self.standings.update)
         self.supervisor = watched.supervisor
         self.supervisor.cover("actor", 2, RestartPolicy(policy="one_for_all"))
         self.workers.watch = SimpleNamespace(
@@ -195,7 +200,7 @@ def test_an_agent_that_was_out_of_reach_is_asked_again(
     monkeypatch.setattr(job_watch, "SUCCEEDS_AFTER", 0)
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "node", "Alive": True}])
-    job: Any = SimpleNamespace(live=[node])
+    job: Any = SimpleNamespace(live=[node], note_standings=dict)
     watch = JobWatch(job, {})
     watch._follow(0)
     node.asked[0].set_exception(error)
@@ -218,7 +223,7 @@ def test_a_program_that_ends_starts_no_other_agents(ending: str, monkeypatch: py
     monkeypatch.setattr(job_watch, "SUCCEEDS_AFTER", 0)
     monkeypatch.setattr(ray, "is_initialized", lambda: ending != "disconnects")
     started: list[int] = []
-    job: Any = SimpleNamespace(live=[Node()], job="job", replace_agent=started.append)
+    job: Any = SimpleNamespace(live=[Node()], job="job", replace_agent=started.append, note_standings=dict)
     watch = JobWatch(job, {})
     if ending == "closes its job":
         watch.closing()
@@ -226,20 +231,36 @@ def test_a_program_that_ends_starts_no_other_agents(ending: str, monkeypatch: py
     assert not started
 
 
-@pytest.mark.parametrize("recorded", ["by a launch", "by a restart"])
-def test_a_process_that_ends_before_its_start_is_recorded_is_announced(group: Group, recorded: str) -> None:
-    """Its agent watches it from the moment in which it has started."""
-    node, events = Node(), list[Event]()
-    job: Any = SimpleNamespace(live=[node], job="job", record=events.extend)
-    groups: dict[str, Any] = {}
-    order: Any = SimpleNamespace(
+def order_of(group: Group) -> Any:
+    return SimpleNamespace(
         name="actor",
         component=SimpleNamespace(name="actor", members=()),
         placements=group.workers.placements,
         policy=RestartPolicy(),
     )
+
+
+def watch_of(groups: dict[str, Any], nodes: list[Node], events: list[Event]) -> JobWatch:
+    job: Any = SimpleNamespace(live=nodes, job="job", record=events.extend, note_standings=dict)
     watch = JobWatch(job, groups)
-    watch._thread = threading.current_thread()  # this test reads the news itself
+    watch._thread = threading.current_thread()  # the test reads the news itself
+    return watch
+
+
+def loss_of(group: Group) -> Loss:
+    """Rank 1 has ended with exit code 5."""
+    process = Process(pid=5, started=5)
+    group.workers.reports[1] = SimpleNamespace(process=process)
+    worker = WatchedWorker(process=process, group="actor", rank=1, generation=0, node=0)
+    return Loss(kind="ended", worker=worker, status=5 << 8)
+
+
+@pytest.mark.parametrize("recorded", ["by a launch", "by a restart"])
+def test_a_process_that_ends_before_its_start_is_recorded_is_announced(group: Group, recorded: str) -> None:
+    """Its agent watches it from the moment in which it has started."""
+    node, events = Node(), list[Event]()
+    groups: dict[str, Any] = {}
+    order, watch = order_of(group), watch_of(groups, [node], events)
     generation = 0
     if recorded == "by a restart":
         groups["actor"] = (order, group.workers)
@@ -260,6 +281,171 @@ def test_a_process_that_ends_before_its_start_is_recorded_is_announced(group: Gr
         watch.cover(SimpleNamespace(), [order])  # type: ignore[arg-type]
     watch._receive([watch._inbox.get_nowait()])
     assert [(one.rank, one.cause, one.action) for one in events] == [(1, "crash", "reported")]
+
+
+def test_losses_wait_for_a_head_that_cannot_tell_whether_the_job_was_taken_down(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, events, restarts = Node(), list[Event](), [ray.exceptions.RpcError("the head restarts")]
+    watch = watch_of({"actor": (order_of(group), group.workers)}, [node], events)
+    watch.cover(SimpleNamespace(), [order_of(group)])  # type: ignore[arg-type]
+    watch._follow(0)
+
+    def check_order(_: str) -> None:
+        if restarts:
+            raise restarts.pop()
+
+    monkeypatch.setattr(job_watch, "check_order", check_order)
+    node.asked[-1].set_result([loss_of(group)])
+    with pytest.raises(ray.exceptions.RpcError):
+        watch._receive([watch._inbox.get()])
+    assert events == []
+    assert not watch.wait_recovered("actor", 0)
+    watch._decide()
+    assert [(one.rank, one.action) for one in events] == [(1, "reported")]
+    assert watch.wait_recovered("actor", 0)
+
+
+def test_news_that_cannot_be_read_hide_no_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, events = [Node(), Node()], list[Event]()
+    watch = watch_of({"actor": (order_of(group), group.workers)}, nodes, events)
+    watch.cover(SimpleNamespace(), [order_of(group)])  # type: ignore[arg-type]
+    for number in (0, 1):
+        watch._follow(number)
+    monkeypatch.setattr(job_watch, "check_order", lambda _: None)
+    unreadable: Any = None
+    nodes[0].asked[0].set_result([unreadable])
+    nodes[1].asked[0].set_result([loss_of(group)])
+    watch._receive([watch._inbox.get(), watch._inbox.get()])
+    assert [(one.rank, one.action) for one in events] == [(1, "reported")]
+    assert len(nodes[1].asked) == 2  # for the next news
+
+
+@pytest.mark.parametrize("left", ["the launch", "the group"])
+def test_a_group_that_is_shut_down_before_its_move_hides_no_other(
+    group: Group, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    def stranded(plan: Any, _: Any, spare: dict[str, Any]) -> Relocation:
+        return Relocation(plan=plan, stranded=tuple(spare))
+
+    monkeypatch.setattr(recovery, "relocate", stranded)
+    plan: Any = None
+    launched = Launched(plan, {"actor": "actor", "gone": "gone"})
+    group.watched.launched["actor"] = launched
+    group.groups["actor"] = (order_of(group), group.workers)
+    if left == "the launch":
+        group.watched.launched["gone"] = launched
+    else:
+        group.groups["gone"] = (order_of(group), group.workers)
+    group.supervisor.ending("actor", [1])
+    move = Restart(component="gone", ranks=(0,), cause="node lost", number=1, limit=1, move=True)
+    group.recovery.carry_out([move, replace(move, component="actor", ranks=(1,))])
+    assert [(one.component, one.action) for one in group.events] == [("actor", "given up")]
+    assert group.supervisor.settled("actor")
+
+
+class Attached:
+    """A group of another process: rank 0 on node "a", rank 1 on node "b". `steps` happen while it waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[Callable[[], None]] = []
+        self.manager = WorkerManager()
+        self.alive = {"a": True, "b": True, "c": True}  # nodes
+        self.states: dict[str, str | None] = {"a": "running", "b": "running", "c": "running"}  # by node
+        self.workers: Any = RayWorkers("job", "actor", (), ())
+        self.workers.refresh = self._refresh
+        self.runs_on("b", 0)
+        monkeypatch.setattr(WorkerManager, "get_proxy", lambda _: self.manager)
+        monkeypatch.setattr(ray_workers, "agent_of", lambda _, node: self._agent(node))
+        monkeypatch.setattr(ray_workers, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=self._wait))
+        monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": k, "Alive": v} for k, v in self.alive.items()])
+        monkeypatch.setattr(ray, "wait", lambda *_, **__: None)
+        monkeypatch.setattr(ray, "get", self._get)
+
+    def runs_on(self, node: str, generation: int) -> None:
+        """The driver has started rank 1 there."""
+        reports = {
+            rank: SimpleNamespace(node_id=where, process=Process(pid=5, started=5))
+            for rank, where in enumerate(["a", node])
+        }
+        self.manager._groups["actor"] = {"reports": reports, "generations": {0: 0, 1: generation}}
+
+    def decides(self, **standing: Any) -> None:
+        self.manager.note_standings({"actor": Standing(**standing)})
+
+    def _refresh(self, found: dict[str, Any]) -> None:
+        self.workers.reports, self.workers.generations = found["reports"], found["generations"]
+
+    def _agent(self, node: str) -> Any:
+        return SimpleNamespace(states=SimpleNamespace(remote=lambda _: self.states[node]))
+
+    def _get(self, state: str | None, timeout: float) -> list[str]:
+        if state is None:
+            raise ActorDiedError
+        return [state]
+
+    def _wait(self, _: float) -> None:
+        if not self.steps:
+            pytest.fail("it waits for more")
+        self.steps.pop(0)()
+
+    def recovers(self) -> None:
+        assert self.workers.wait_recovered(60)
+        assert not self.steps, "it has waited for everything"
+
+
+@pytest.fixture
+def attached(monkeypatch: pytest.MonkeyPatch) -> Attached:
+    return Attached(monkeypatch)
+
+
+def test_another_process_waits_for_ranks_of_a_lost_node(attached: Attached) -> None:
+    attached.states["b"], attached.alive["b"] = None, False
+    attached.steps = [
+        lambda: attached.decides(settled=False, down={1: 0}),
+        lambda: attached.decides(),
+        lambda: attached.runs_on("c", 1),
+    ]
+    attached.recovers()
+
+
+def test_another_process_does_not_wait_for_what_stays_down(attached: Attached) -> None:
+    attached.states["b"] = "dead"
+    attached.decides(down={1: 0})
+    attached.recovers()
+
+
+def test_another_process_waits_for_the_decision_about_each_death(attached: Attached) -> None:
+    """Of a restarted process, although its number and its rank are those of one that died before."""
+    attached.states["b"] = "dead"
+    attached.runs_on("b", 1)
+    attached.decides(down={1: 0})
+    attached.steps = [lambda: attached.decides(down={1: 1})]
+    attached.recovers()
+
+
+def test_another_process_does_not_wait_for_an_agent_that_died_alone(attached: Attached) -> None:
+    attached.states["b"] = None
+    attached.recovers()
+
+
+def test_another_process_is_told_what_was_given_up(attached: Attached) -> None:
+    attached.states["b"] = "dead"
+    attached.decides(given_up="crash: enough", down={1: 0})
+    with pytest.raises(WorkerDied, match="given up") as caught:
+        attached.recovers()
+    assert caught.value.findings[0].why == "crash: enough"
+
+
+def test_the_driver_lets_others_know_what_it_does(group: Group) -> None:
+    group.watched.stopped("actor", [1])
+    assert group.standings["actor"] == Standing(down={1: 0})
+    with group.watched.changing("actor"):
+        group.supervisor.ending("actor", [1])
+    assert not group.standings["actor"].settled
+    with group.watched.changing("actor"):
+        group.supervisor.started("actor", {1: 1})
+    assert group.standings["actor"] == Standing()
 
 
 def test_a_group_that_was_shut_down_meanwhile_hides_no_other_loss() -> None:

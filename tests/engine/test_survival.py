@@ -122,6 +122,10 @@ def test_one_for_all_replaces_everyone_and_refuses_old_handles(
             attached.execute_on(1).pid().wait(timeout=60)
         attached.wait_recovered(60)  # takes over the new ones
         assert attached.pid().wait(timeout=60) == pids_of(run)
+        group.end_ranks(1)
+        attached.wait_recovered(60)  # nothing is under way
+        with pytest.raises(roost.WorkerDied):
+            attached.pid().wait(timeout=60)
 
 
 def test_a_crash_loop_ends_after_exactly_the_allowed_restarts(cluster: roost.Cluster) -> None:

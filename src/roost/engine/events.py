@@ -1,8 +1,9 @@
-"""The events of a run, as values."""
+"""The events of a run, and how far its recoveries are, as values."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -31,3 +32,12 @@ class Event:
         where = f" on node {self.node}" if self.node is not None else ""
         cause = f" ({self.cause})" if self.cause else ""
         return f"{when} {who}{where}: {self.action}{cause}" + (f", {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the driver has decided about the lost processes of a group, for other processes of the job."""
+
+    settled: bool = True  # no rank is being restarted or ended
+    given_up: str = ""  # why
+    down: Mapping[int, int] = field(default_factory=dict)  # the generation of each rank that stays down

@@ -19,7 +19,7 @@ from roost.engine.connection.actors import (
     on_node,
 )
 from roost.engine.connection.cluster_watch import HEAD_WITHIN
-from roost.engine.events import MOST_EVENTS
+from roost.engine.events import MOST_EVENTS, Standing
 from roost.engine.job.job_folder import JobHistory, StartedProcess
 from roost.engine.job.open_jobs import TakeDownOrder, own_job
 from roost.engine.kept_plans import keep_plan
@@ -180,6 +180,7 @@ class WorkerManager(Manager):
         self._history: JobHistory | None = None
         self._processes: dict[tuple[str, int, int], StartedProcess] = {}  # also those that have ended
         self._allocated: list[str] = []
+        self._standings: dict[str, Standing] = {}  # by group
 
     def open_history(self, job: str, run: Mapping[str, Any]) -> None:
         self._history = JobHistory(job)
@@ -196,6 +197,12 @@ class WorkerManager(Manager):
 
     def get_events(self) -> list[Any]:
         return self._events
+
+    def note_standings(self, standings: Mapping[str, Standing]) -> None:
+        self._standings.update(standings)
+
+    def get_standing(self, name: str) -> Standing:
+        return self._standings.get(name, Standing())
 
     def register_groups(self, descriptions: Mapping[str, Mapping[str, Any]]) -> None:
         self._groups.update({name: {**group, "state": "running"} for name, group in descriptions.items()})
@@ -253,6 +260,7 @@ class WorkerManager(Manager):
 
     def remove_group(self, name: str) -> None:
         ended = self._groups.pop(name, None)
+        self._standings.pop(name, None)
         if ended is not None:
             self._ended[ended["plan"], ended["component"]] = None
             self._revision += 1

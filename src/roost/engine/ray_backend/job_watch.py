@@ -48,7 +48,7 @@ NEWS_WITHIN = 2.0  # seconds that an error of a call waits for the news of the p
 
 class JobWatch:
     def __init__(self, job: RayBackend, groups: Mapping[str, tuple[GroupOrder, RayWorkers]]) -> None:
-        self._job, self._watched = job, Watched(groups=groups)
+        self._job, self._watched = job, Watched(groups=groups, note=job.note_standings)
         self._recovery = Recovery(job, self._watched, self._follow)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._seen: dict[int, int] = {}  # losses of each node that is followed
@@ -56,22 +56,21 @@ class JobWatch:
         self._suspects: dict[int, float] = {}
         self._ask_again: set[int] = set()  # nodes whose agent may only have been out of reach
         self._losses: dict[Process, tuple[Loss, str]] = {}  # with what is done about them
-        self._awaited: set[Process] = set()  # dead by Ray's word, without news of their end yet
+        self._undecided: list[Loss] = []
+        self._awaited: set[Process] = set()  # lost, or dead by Ray's word, and not decided about yet
         self._early: dict[Process, Loss] = {}  # of processes whose start is not recorded yet
         self._successions: Counter[int] = Counter()  # of agents, by node
         self._thread: threading.Thread | None = None
 
     # -- groups ----------------------------------------------------------------------------------------
 
-    def cover(self, plan: Plan, orders: Iterable[GroupOrder]) -> None:
+    def cover(self, plan: Plan, orders: Sequence[GroupOrder]) -> None:
         """Watch groups that have just started."""
         launched = Launched(plan, {order.component.name: order.name for order in orders})
         nodes: set[int] = set()
-        with self._watched.news:
+        with self._watched.changing(*launched.names.values()) as supervisor:
             for order in orders:
-                self._watched.supervisor.cover(
-                    order.name, len(order.placements), order.policy, on_robots(order.component)
-                )
+                supervisor.cover(order.name, len(order.placements), order.policy, on_robots(order.component))
                 self._watched.launched[order.name] = launched
                 nodes.update(place.cluster_node_rank for place in order.placements)
                 self._follow_up(order.name)
@@ -82,23 +81,21 @@ class JobWatch:
             self._thread.start()
 
     def drop(self, name: str) -> None:
-        with self._watched.news:
-            self._watched.supervisor.drop(name)
+        with self._watched.changing(name) as supervisor:
+            supervisor.drop(name)
             self._watched.launched.pop(name, None)
-            self._watched.news.notify_all()
 
     def ending(self, name: str, ranks: Sequence[int]) -> None:
-        with self._watched.news:
-            self._watched.supervisor.ending(name, ranks)
+        with self._watched.changing(name) as supervisor:
+            supervisor.ending(name, ranks)
 
     def stopped(self, name: str, ranks: Sequence[int]) -> None:
         self._watched.stopped(name, ranks)
 
     def started(self, name: str, generations: Mapping[int, int]) -> None:
-        with self._watched.news:
-            self._watched.supervisor.started(name, generations)
+        with self._watched.changing(name) as supervisor:
+            supervisor.started(name, generations)
             self._follow_up(name)
-            self._watched.news.notify_all()
 
     def _follow_up(self, name: str) -> None:
         """A process may end before its start is recorded."""
@@ -184,39 +181,54 @@ class JobWatch:
             if not self._watched.closed and time.monotonic() - looked >= every:
                 looked = time.monotonic()
                 self._recovery.guarded(self._look_at_nodes)
+                self._recovery.guarded(self._decide)
 
     def _receive(self, news: Sequence[Any]) -> None:
-        losses: list[Loss] = []
         for one in news:
             if isinstance(one, Process):
-                losses += self._dead_for_ray(one)
-                continue
-            if isinstance(one, Loss):
-                losses += self._known([one])
-                continue
-            node, answer = one
-            if (error := answer.exception()) is not None:
-                self._suspects.setdefault(node, time.monotonic() + SUSPECT_FOR)
-                if not isinstance(error, ray.exceptions.ActorDiedError):
-                    self._ask_again.add(node)
-                elif node not in self._watched.lost and self._successions[node] < MOST_SUCCESSIONS:
-                    self._successions[node] += 1
-                    self._recovery.start_thread(partial(self._replace_agent, node), "roost-agent")
-                continue
-            self._suspects.pop(node, None)
-            found = answer.result()
-            self._seen[node] += len(found)
-            self._ask(node)
-            if any(loss.kind == "node" for loss in found):
-                self._node_lost({node})
-            losses += self._known(found)
-        if losses:
-            try:
-                check_order(self._job.job)
-            except JobTakenDown:  # they were ended on purpose
-                self.closing()
-                return
-            self._lose(losses, causes_of(losses, self._watched.groups))
+                self._take_up(self._dead_for_ray(one))
+            elif isinstance(one, Loss):
+                self._take_up(self._known([one]))
+            else:
+                self._recovery.guarded(partial(self._answered, *one))
+        self._decide()
+
+    def _answered(self, node: int, answer: Any) -> None:
+        if (error := answer.exception()) is not None:
+            self._suspects.setdefault(node, time.monotonic() + SUSPECT_FOR)
+            if not isinstance(error, ray.exceptions.ActorDiedError):
+                self._ask_again.add(node)
+            elif node not in self._watched.lost and self._successions[node] < MOST_SUCCESSIONS:
+                self._successions[node] += 1
+                self._recovery.start_thread(partial(self._replace_agent, node), "roost-agent")
+            return
+        self._suspects.pop(node, None)
+        found = answer.result()
+        self._take_up(self._known(found))
+        self._seen[node] += len(found)
+        self._ask(node)
+        if any(loss.kind == "node" for loss in found):
+            self._node_lost({node})
+
+    def _take_up(self, losses: Sequence[Loss]) -> None:
+        with self._watched.news:
+            self._undecided += losses
+            ended = {loss.worker.process for loss in losses if loss.worker and loss.kind != "resumed"}
+            self._awaited |= ended
+
+    def _decide(self) -> None:
+        """Decide about the losses taken up. They wait while the head cannot say whether the job was taken down."""
+        if not self._undecided:
+            return
+        try:
+            check_order(self._job.job)
+        except JobTakenDown:  # they were ended on purpose
+            self.closing()
+            return
+        causes = causes_of(self._undecided, self._watched.groups)
+        losses, self._undecided = self._undecided, []
+        for loss, cause in zip(losses, causes, strict=True):
+            self._recovery.guarded(partial(self._lose, loss, cause))
 
     def _dead_for_ray(self, process: Process) -> list[Loss]:
         """The loss of a process that Ray has given up, although it has not ended yet."""
@@ -282,26 +294,25 @@ class JobWatch:
         report = known[1].reports.get(worker.rank) if known else None
         return report is not None and report.process == worker.process
 
-    def _lose(self, losses: Sequence[Loss], causes: Sequence[str]) -> None:
-        for loss, cause in zip(losses, causes, strict=True):
-            worker = loss.worker
-            assert worker is not None
-            generations = {worker.rank: worker.generation}
-            if loss.kind == "resumed":
-                self._resume(loss, generations)
-                continue
-            failure = Failure(component=worker.group, cause=cause, generations=generations)
-            with self._watched.news:
-                actions = self._watched.supervisor.failed([failure], time.monotonic())
-            if actions:
-                self._recovery.tell([loss_event(loss, cause, verb(actions[0]), outlook(actions[0]))])
-            self._note({worker.process: loss}, actions)
-            self._recovery.carry_out(actions)
+    def _lose(self, loss: Loss, cause: str) -> None:
+        worker = loss.worker
+        assert worker is not None
+        generations = {worker.rank: worker.generation}
+        if loss.kind == "resumed":
+            self._resume(loss, generations)
+            return
+        failure = Failure(component=worker.group, cause=cause, generations=generations)
+        with self._watched.changing(worker.group) as supervisor:
+            actions = supervisor.failed([failure], time.monotonic())
+        if actions:
+            self._recovery.tell([loss_event(loss, cause, verb(actions[0]), outlook(actions[0]))])
+        self._note({worker.process: loss}, actions)
+        self._recovery.carry_out(actions)
 
     def _resume(self, loss: Loss, generations: Mapping[int, int]) -> None:
         assert loss.worker is not None
-        with self._watched.news:
-            back = self._watched.supervisor.resumed(loss.worker.group, generations)
+        with self._watched.changing(loss.worker.group) as supervisor:
+            back = supervisor.resumed(loss.worker.group, generations)
             if back:
                 self._losses.pop(loss.worker.process, None)
         if back:
@@ -348,8 +359,8 @@ class JobWatch:
                 lost[name] = {rank: workers.watched(rank) for rank in there}
                 generations = {rank: workers.generations[rank] for rank in there}
                 failures.append(Failure(component=name, cause="node lost", generations=generations))
-        with self._watched.news:
-            actions = self._watched.supervisor.failed(failures, time.monotonic())
+        with self._watched.changing(*lost) as supervisor:
+            actions = supervisor.failed(failures, time.monotonic())
         for action in actions:
             of_component = lost[action.component]
             ended = [of_component[rank] for rank in action.ranks if rank in of_component]

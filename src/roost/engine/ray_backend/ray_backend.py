@@ -34,7 +34,7 @@ from roost.engine.connection.cluster_watch import (
 )
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.connection.ray_connection import connect
-from roost.engine.events import MOST_EVENTS, Event
+from roost.engine.events import MOST_EVENTS, Event, Standing
 from roost.engine.job.agent_grants import AgentLocks, lease_from
 from roost.engine.job.agents import agent_of, start_agent
 from roost.engine.job.job_reader import JobReader
@@ -270,14 +270,15 @@ class RayBackend:
 
     def relocated(self, before: Plan, plan: Plan, orders: Mapping[str, GroupOrder]) -> None:
         """Reserve what moved processes need, and let everyone know the new plan."""
+        known = {name: there for name in orders if (there := self._groups.get(name))}  # others were shut down
         self.accelerators.move(
             {
-                name: accelerators_of(order.placements) - accelerators_of(self._groups[name][0].placements)
-                for name, order in orders.items()
+                name: accelerators_of(orders[name].placements) - accelerators_of(old.placements)
+                for name, (old, _) in known.items()
             }
         )
-        for name, order in orders.items():
-            old, group = self._groups[name]
+        for name, (old, group) in known.items():
+            order = orders[name]
             if order.placements[0].cluster_node_rank != old.placements[0].cluster_node_rank:
                 assert group.start is not None
                 group.start.lease_again()
@@ -289,8 +290,15 @@ class RayBackend:
 
     def record(self, events: Sequence[Event]) -> None:
         self._events.extend(events)
+        self._tell_history("record", list(events))
+
+    def note_standings(self, standings: Mapping[str, Standing]) -> None:
+        """Let the job's other processes know what the watch does about lost processes."""
+        self._tell_history("note_standings", standings)
+
+    def _tell_history(self, method: str, what: Any) -> None:
         if self._open and ray.is_initialized() and not cluster_is_gone():
-            self._managers[WorkerManager].record.remote(list(events))
+            getattr(self.history, method).remote(what)
 
     @property
     def events(self) -> list[Event]:

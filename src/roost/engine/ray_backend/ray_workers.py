@@ -6,16 +6,15 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import ray
 
 from roost.engine.backend import GroupOrder, ProcessFacts
-from roost.engine.connection.cluster_watch import check_cluster, cluster_is_gone
+from roost.engine.connection.cluster_watch import ask_head, check_cluster, cluster_is_gone
 from roost.engine.connection.discovery import LiveNode
-from roost.engine.events import Event
 from roost.engine.job.agents import agent_of
 from roost.engine.job.job_folder import StartedProcess
 from roost.engine.job.managers import WorkerManager
@@ -229,42 +228,57 @@ class RayWorkers:
             if found is None:
                 raise WorkerError(code="RE116", what=f"group {self.name!r} was shut down")
             self.refresh(found)
-            latest = {one.rank: one for one in self.observe(LOOK_WITHIN)}
-            dead = {one.pid for one in latest.values() if one.state == "dead"}
-            events = [event for event in manager.get_events() if event.component == self.name]
-            if not dead:
-                return True, ""
-            if _is_settled(events, dead):
-                given_up = [event for event in events if event.action == "given up"]
-                return True, given_up[-1].detail if given_up else ""
+            standing = manager.get_standing(self.name)
+            decided = standing.down.items()
+            if standing.settled and all((rank, self.generations[rank]) in decided for rank in self._lost()):
+                return True, standing.given_up
             if time.monotonic() > deadline:
                 return False, ""
             time.sleep(LOOK_EVERY)
 
+    def _lost(self) -> list[int]:
+        """The ranks whose process has ended. Without an agent that tells, those whose node is gone."""
+        by_node: dict[str, list[int]] = {}
+        for rank, report in self.reports.items():
+            by_node.setdefault(report.node_id, []).append(rank)
+        processes = {node: [self.reports[rank].process for rank in ranks] for node, ranks in by_node.items()}
+        told = self._told("states", processes, LOOK_WITHIN)
+        alive = {node["NodeID"] for node in ask_head(ray.nodes) if node["Alive"]}
+        lost: list[int] = []
+        for node, ranks in by_node.items():
+            states = told.get(node, ["running" if node in alive else "dead"] * len(ranks))
+            lost += [rank for rank, state in zip(ranks, states, strict=True) if state == "dead"]
+        return lost
+
+    def _told(self, method: str, about: Mapping[str, Sequence[Any]], timeout: float) -> dict[str, Any]:
+        """The answers of the nodes' agents. Asks all at once, and waits for none longer than that."""
+        asked = {}
+        for node_id, things in about.items():
+            with suppress(JobEnded):
+                asked[node_id] = getattr(agent_of(self.job, node_id), method).remote(things)
+        if asked:
+            ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
+        told = {}
+        for node_id, ref in asked.items():
+            with suppress(ray.exceptions.RayError):
+                told[node_id] = ray.get(ref, timeout=0)
+        return told
+
     # -- looking -----------------------------------------------------------------------------------------------
 
     def observe(self, timeout: float) -> list[ProcessFacts]:
-        """What the agents of the nodes see; all are asked at once, and none is waited for longer than that."""
+        """What the agents of the nodes see."""
         current = [(rank, self.generations[rank], report) for rank, report in self.reports.items()]
         processes = sorted([*self._replaced, *current], key=lambda one: one[:2])
         by_node: dict[str, list[StartReport]] = {}
         for _, _, report in processes:
             by_node.setdefault(report.node_id, []).append(report)
-        asked = {}
-        for node_id, reports in by_node.items():
-            try:
-                agent = agent_of(self.job, node_id)
-            except JobEnded:
-                continue
-            asked[node_id] = agent.observe.remote([(report.process, report.call_log) for report in reports])
-        if asked:
-            ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout)
+        logs = {
+            node_id: [(report.process, report.call_log) for report in reports]
+            for node_id, reports in by_node.items()
+        }
         seen: dict[tuple[str, Process], tuple[str, Any]] = {}
-        for node_id, ref in asked.items():
-            try:
-                answers = ray.get(ref, timeout=0)
-            except ray.exceptions.RayError:
-                continue
+        for node_id, answers in self._told("observe", logs, timeout).items():
             for report, (alive, calls) in zip(by_node[node_id], answers, strict=True):
                 seen[node_id, report.process] = ("running" if alive else "dead", calls)
         return [
@@ -443,17 +457,3 @@ def _references(result: GroupResult) -> Sequence[Any]:
         return result.wait()
     result.check_connected()
     return result.refs
-
-
-def _is_settled(events: Iterable[Event], dead: set[int]) -> bool:
-    """Whether nothing more will be done about these processes, by the history of their group."""
-    known, restarting = set[int](), set[int | None]()
-    for event in events:
-        known.update(pid for pid in dead if f"pid {pid} " in event.detail)
-        if event.action == "restarting":
-            restarting.add(event.rank)
-        elif event.action == "restarted" and event.rank is not None:
-            restarting.discard(event.rank)
-        elif event.action in ("restarted", "given up"):
-            restarting.clear()
-    return known == dead and not restarting

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ray
 
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
-from roost.engine.events import Event
+from roost.engine.events import Event, Standing
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.supervision.supervisor import Action, GiveUp, Keep, Restart, Supervisor
 from roost.engine.workers.remote_errors import first_line
@@ -40,7 +41,10 @@ class Launched:
 
 @dataclass(slots=True, kw_only=True)
 class Watched:
-    """What is known of the groups that are watched. `news` guards it, and tells of every change."""
+    """What is known of the groups that are watched. `news` guards it, and tells threads here of every change.
+
+    `note` tells the other processes of the job.
+    """
 
     groups: Mapping[str, tuple[GroupOrder, RayWorkers]]
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -48,11 +52,27 @@ class Watched:
     launched: dict[str, Launched] = field(default_factory=dict)  # by group
     lost: set[int] = field(default_factory=set)  # nodes
     closed: bool = False
+    note: Callable[[Mapping[str, Standing]], None] = lambda _: None
+
+    @contextmanager
+    def changing(self, *names: str) -> Iterator[Supervisor]:
+        """Change the state of these groups, and tell everyone."""
+        with self.news:
+            yield self.supervisor
+            self.news.notify_all()
+            standings = {name: one for name in names if (one := self.supervisor.standing(name)) is not None}
+            if standings:  # none of groups that were shut down
+                self.note(standings)
 
     def stopped(self, name: str, ranks: Sequence[int]) -> None:
-        with self.news:
-            self.supervisor.stopped(name, ranks)
-            self.news.notify_all()
+        with self.changing(name) as supervisor:
+            supervisor.stopped(name, ranks)
+
+
+class _Moving(NamedTuple):
+    restart: Restart
+    order: GroupOrder
+    workers: RayWorkers
 
 
 class Recovery:
@@ -110,9 +130,8 @@ class Recovery:
                 return
             nodes = {workers.placements[rank].cluster_node_rank for rank in restart.ranks}
             cause = "failed start" if nodes.isdisjoint(self._watched.lost) else "node lost"
-            with self._watched.news:
-                actions = self._watched.supervisor.not_started(name, restart.ranks, time.monotonic(), cause)
-                self._watched.news.notify_all()
+            with self._watched.changing(name) as supervisor:
+                actions = supervisor.not_started(name, restart.ranks, time.monotonic(), cause)
             found = error.findings[0] if isinstance(error, RoostError) else None
             reason = first_line(error) if found is None else found.what
             if found is not None and found.why:
@@ -147,31 +166,28 @@ class Recovery:
 
     def _move(self, restarts: Sequence[Restart]) -> None:
         """Move the ranks of lost nodes, together for all components of one plan."""
-        by_launch: dict[int, list[Restart]] = {}
+        by_launch: dict[int, tuple[Launched, dict[str, _Moving]]] = {}
         for restart in restarts:
-            by_launch.setdefault(id(self._watched.launched[restart.component]), []).append(restart)
-        for together in by_launch.values():
-            launched = self._watched.launched[together[0].component]
-            component_of = {name: component for component, name in launched.names.items()}
-            wanted = {component_of[one.component]: one for one in together}
-            spare = {
-                component: self._watched.groups[one.component][0].policy.spare_nodes
-                for component, one in wanted.items()
-            }
+            launched = self._watched.launched.get(restart.component)
+            group = self._watched.groups.get(restart.component)
+            if launched is not None and group is not None:  # None after a shutdown in another thread
+                together = by_launch.setdefault(id(launched), (launched, {}))[1]
+                together[group[0].component.name] = _Moving(restart, *group)
+        for launched, wanted in by_launch.values():
+            spare = {component: one.order.policy.spare_nodes for component, one in wanted.items()}
             found = relocate(launched.plan, self._watched.lost, spare)
             for component in found.stranded:
-                self._strand(wanted[component])
+                self._strand(wanted[component].restart)
             going = {component: one for component, one in wanted.items() if component not in found.stranded}
             if going:
                 self._moved(launched, found, going)
 
-    def _moved(self, launched: Launched, found: Relocation, going: Mapping[str, Restart]) -> None:
+    def _moved(self, launched: Launched, found: Relocation, going: Mapping[str, _Moving]) -> None:
         before, launched.plan = launched.plan, found.plan
         orders = {}
-        for component, restart in going.items():
-            order, workers = self._watched.groups[restart.component]
-            orders[restart.component] = replace(order, component=found.plan.components[component])
-            workers.move(orders[restart.component], found.plan.inventory)
+        for component, one in going.items():
+            orders[one.order.name] = replace(one.order, component=found.plan.components[component])
+            one.workers.move(orders[one.order.name], found.plan.inventory)
         self.tell(
             [
                 Event(
@@ -190,20 +206,19 @@ class Recovery:
             try:
                 self._job.relocated(before, found.plan, orders)
             except RoostError as error:
-                for restart in going.values():
-                    self._strand(restart, error.findings[0].what)
+                for one in going.values():
+                    self._strand(one.restart, error.findings[0].what)
                 return
             for place in {move.target for move in found.moves}:
                 self._follow(place)
-            for restart in going.values():
-                self._begin(restart)
+            for one in going.values():
+                self._begin(one.restart)
 
         self.start_thread(carry_out, "roost-move")
 
     def _strand(self, restart: Restart, why: str = "no spare node of its shape is free") -> None:
-        with self._watched.news:
-            actions = self._watched.supervisor.cannot_move(restart.component, restart.ranks, why)
-            self._watched.news.notify_all()
+        with self._watched.changing(restart.component) as supervisor:
+            actions = supervisor.cannot_move(restart.component, restart.ranks, why)
         self.tell(
             [
                 self._event(action.component, action.ranks, verb(action), action.cause, outlook(action))

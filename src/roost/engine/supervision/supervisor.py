@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from roost.config.supervise import RestartPolicy
+from roost.engine.events import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,16 @@ class Supervisor:
         """Whether no rank is being restarted or ended."""
         found = self._components.get(component)
         return found is None or not found.ending
+
+    def standing(self, component: str) -> Standing | None:
+        """What other processes may know of a component; None if it is not supervised."""
+        if (found := self._components.get(component)) is None:
+            return None
+        return Standing(
+            settled=not found.ending,
+            given_up=found.given_up,
+            down={rank: found.generations[rank] for rank in found.down},
+        )
 
     def ending(self, component: str, ranks: Iterable[int]) -> None:
         """Record that these ranks are about to be ended on purpose, as by `end_ranks`."""
