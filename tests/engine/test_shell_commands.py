@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,12 +14,17 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
 from jsonschema import Draft202012Validator
 from remains import assert_gone
 from running import Program, eventually, new_job
 
 from roost.cli import main
 from roost.cli.output_schemas import output_schema
+from roost.engine.connection.actors import find_actor
+from roost.engine.job import managers
+from roost.engine.job.node_agent import agent_name
+from roost.engine.operating.job_access import JobAccess
 
 pytestmark = pytest.mark.ray
 SCRIPT = str(Path(sys.executable).parent / "roost")
@@ -123,9 +129,12 @@ def test_two_jobs_with_drivers_that_answer_and_that_are_stopped(
         assert any(name.endswith("wait_forever") for name in functions), functions
         assert "waits for calls" in shell("stacks", f"{one}:talker:0")[1]
 
-        # A stopped driver, and a stopped process, are in no way of these.
+        # A stopped driver, which replaces no agent, and a stopped process are in no way of these.
         second.signal(signal.SIGSTOP)
         os.kill(others["workers"][0], signal.SIGSTOP)
+        for node in ray.nodes():
+            with contextlib.suppress(ValueError):
+                ray.kill(find_actor(agent_name(node["NodeID"]), two))
         assert [line["text"] for line in lines_of(shell("logs", two, "--json")[1])] == ["warned 0", "built 0"]
         text = shell("stacks", two)[1]
         assert "pid" in text
@@ -209,12 +218,20 @@ def test_a_launch_that_hangs_in_a_constructor_shows_where(
 
 
 @pytest.mark.slow
-def test_a_driver_that_does_not_notice_is_killed_by_force(run: Callable[..., Program], shell: Shell) -> None:
+@pytest.mark.parametrize("stopped", ["the driver", "the manager"])
+def test_what_does_not_notice_is_killed_by_force(
+    run: Callable[..., Program], shell: Shell, monkeypatch: pytest.MonkeyPatch, stopped: str
+) -> None:
+    monkeypatch.setattr(managers, "ANSWER_WITHIN", 3.0)
     job = new_job("forced")
     program = run("chatting", "waits", job, "0")
     facts = program.answer()
     driver = psutil.Process(program.process.pid)
-    program.signal(signal.SIGSTOP)
+    if stopped == "the driver":
+        program.signal(signal.SIGSTOP)
+    else:
+        with JobAccess(job) as access:
+            os.kill(access.actors()["NodeManager"].pid, signal.SIGSTOP)
     code, out, err = shell("down", job, "--force", "--json")
     assert (code, json.loads(out)["driver"]) == (0, "ended"), err
     assert_gone(job, facts["pids"], facts["ports"])

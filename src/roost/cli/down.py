@@ -65,6 +65,8 @@ def command(job: str, address: str | None, grace: float, timeout: float, force: 
                 f"its driver, {where}, is still {done.driver}. It holds nothing of the job any more, and gets an "
                 "error when it goes on; --force kills it"
             )
+        elif done.driver == "unknown" and was_running:
+            tell("its driver was not found, so it may still be running")
     tell_findings(problems)
     return FAILED if problems else FINE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +48,7 @@ class JobAccess(AbstractContextManager["JobAccess"]):
         self._connection = connect(where, None, may_start=False)
         self._stays = False
         self._own: dict[str, Any] = {}  # agents that this command has started, by node
+        self._agentless: set[str] = set()  # nodes whose agent of the job is dead: Ray still finds it by name
         self._recorded: list[StartedProcess] = []  # of a job that has ended
         try:
             self._open()
@@ -68,6 +69,8 @@ class JobAccess(AbstractContextManager["JobAccess"]):
                 self.running = False
             except NoAnswer:  # its manager is stopped, or starved
                 self.node_ids = list(self.alive_nodes())
+                known = self._folder()
+                self.run = known[0] if known is not None else {}
                 return
         found = self._folder()
         if found is None:
@@ -84,13 +87,15 @@ class JobAccess(AbstractContextManager["JobAccess"]):
         self.node_ids = sorted({one.node_id for one in self._recorded})
 
     def _folder(self) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
-        """The last run of the job and its processes, from its folder on this machine or on the node of its managers."""
+        """The last run of the job and its processes, from its folder on this machine or on the node of its managers.
+
+        The folder on this machine may know only an earlier run than the one that is running.
+        """
         found = [read_processes(self.job)]
-        if found == [None]:
+        if self.running or found == [None]:
             agents = self.own_agents(self.alive_nodes())
-            found = list(
-                self.asked({node: agent.recorded.remote(self.job) for node, agent in agents.items()}).values()
-            )
+            asked = {node: agent.recorded.remote(self.job) for node, agent in agents.items()}
+            found += self.asked(asked).values()
         known = [one for one in found if one is not None]
         return max(known, key=lambda one: one[0].get("time", 0.0), default=None)
 
@@ -171,15 +176,21 @@ class JobAccess(AbstractContextManager["JobAccess"]):
 
     def agent(self, node_id: str) -> Any | None:
         """The job's agent on a node, or this command's own if the job has none there; None if the node is gone."""
-        found = None if not self.running or node_id in self._own else agent_on(self.job, node_id)
+        is_there = self.running and node_id not in self._own and node_id not in self._agentless
+        found = agent_on(self.job, node_id) if is_there else None
         return found or self.own_agents([node_id]).get(node_id)
+
+    def agent_died(self, node_id: str) -> None:
+        """Let `agent` start another one there."""
+        self._agentless.add(node_id)
+        self._own.pop(node_id, None)
 
     def own_agents(self, node_ids: Collection[str]) -> dict[str, Any]:
         """Start agents of this command on the living nodes among these. The agents end with the command."""
         alive = self.alive_nodes()
         missing = [alive[one] for one in node_ids if one in alive and one not in self._own]
         self._own |= start_agents(missing, f"shell-{secrets.token_hex(4)}")
-        return {one: self._own[one] for one in node_ids if one in self._own}
+        return {one: self._own[one] for one in node_ids if one in alive and one in self._own}
 
     def ask_about(
         self, method: str, about: Sequence[tuple[str, Any]], within: float = ANSWER_WITHIN
@@ -191,9 +202,16 @@ class JobAccess(AbstractContextManager["JobAccess"]):
         by_node: dict[str, list[Any]] = {}
         for node, thing in about:
             by_node.setdefault(node, []).append(thing)
-        agents = {node: agent for node in by_node if (agent := self.agent(node)) is not None}
-        asked = {node: getattr(agent, method).remote(by_node[node]) for node, agent in agents.items()}
-        answers = {node: iter(found) for node, found in self.asked(asked, within).items()}
+        answers: dict[str, Iterator[Any]] = {}
+        wanted = list(by_node)
+        while wanted:
+            agents = {node: agent for node in wanted if (agent := self.agent(node)) is not None}
+            asked = {node: getattr(agent, method).remote(by_node[node]) for node, agent in agents.items()}
+            answers |= {node: iter(found) for node, found in self.asked(asked, within).items()}
+            failed = [node for node in asked if node not in answers and ray.wait([asked[node]], timeout=0)[0]]
+            wanted = [node for node in failed if node not in self._agentless]  # once more, of another agent
+            for node in failed:
+                self.agent_died(node)
         return [next(answers[node]) if node in answers else None for node, _ in about]
 
     def asked(self, questions: Mapping[Any, Any], within: float = ANSWER_WITHIN) -> dict[Any, Any]:

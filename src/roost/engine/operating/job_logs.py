@@ -87,21 +87,23 @@ class JobLogs:
         asked: dict[Any, tuple[str, list[_LogFile]]] = {}
         looked = time.monotonic()
         while self.access.running:
-            if time.monotonic() - looked >= REFRESH_EVERY:
-                looked = time.monotonic()
-                try:
+            try:
+                if time.monotonic() - looked >= REFRESH_EVERY:
+                    looked = time.monotonic()
                     self._find(None)
-                except ClusterError:  # the job's manager is gone, and the job with it
-                    break
-            self._ask_nodes(asked)
+                self._ask_nodes(asked)
+            except ClusterError:  # the job's manager is gone, and the job with it
+                break
             ready, _ = ray.wait(list(asked), num_returns=1, timeout=REFRESH_EVERY) if asked else ([], [])
             if not asked:
                 time.sleep(REFRESH_EVERY)
             for ref in ready:
-                _, files = asked.pop(ref)
+                node, files = asked.pop(ref)
                 try:
                     pieces = ray.get(ref)
-                except ray.exceptions.RayError:  # the agent is gone: with its node, or with the job
+                except ray.exceptions.RayError:  # the agent is gone: alone, with its node, or with the job
+                    self.access.agent_died(node)
+                    time.sleep(REFRESH_EVERY)
                     continue
                 for file, piece in zip(files, pieces, strict=True):
                     yield from file.take(piece)
