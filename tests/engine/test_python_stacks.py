@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from running import eventually
@@ -100,6 +101,24 @@ def test_without_py_spy_the_process_itself_tells(
     assert holding.threads == ()
     assert "py-spy is not installed" in holding.problem
     assert "a thread holds the interpreter" in holding.problem
+
+
+def test_all_tries_of_py_spy_share_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for the stacks waits no longer than that."""
+    now = [0.0]
+
+    def slow_failure(words: list[str], timeout: float, **_: object) -> subprocess.CompletedProcess[str]:
+        now[0] += min(timeout, 4.0)
+        if timeout < 4.0:
+            raise subprocess.TimeoutExpired(words, timeout)
+        return subprocess.CompletedProcess(words, 1, "", "busy")
+
+    monkeypatch.setattr(python_stacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(python_stacks, "py_spy", lambda: "py-spy")
+    monkeypatch.setattr(subprocess, "run", slow_failure)
+    monkeypatch.setattr(python_stacks, "asked_stacks", lambda *_: [])
+    (found,) = stacks_of([process_of(os.getpid())])
+    assert (found.how, now[0]) == (INSIDE, python_stacks.EACH_WITHIN)
 
 
 def test_processes_that_cannot_be_read_say_why() -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 
 from roost.engine.processes.inner_stacks import asked_stacks
 from roost.engine.processes.process_facts import Process
+from roost.errors import first_line
 
 PY_SPY, INSIDE = "py-spy", "the process itself"
 EACH_WITHIN = 5.0  # seconds
@@ -62,14 +64,14 @@ def _stacks(process: Process) -> ProcessStacks:
         try:
             return ProcessStacks(state=state, threads=_spied(spy, process.pid), how=PY_SPY)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            problems.append(f"py-spy: {_reason(error)}")
+            problems.append(f"py-spy: {first_line(error, 200)}")
     else:
         problems.append("py-spy is not installed on its node")
     try:
         told = asked_stacks(process.pid, EACH_WITHIN)
         return ProcessStacks(state=state, threads=_threads(told), how=INSIDE)
     except (OSError, ValueError) as error:
-        problems.append(_reason(error))
+        problems.append(first_line(error, 200))
     return ProcessStacks(state=process.state(), problem="; ".join(problems))
 
 
@@ -81,8 +83,10 @@ def py_spy() -> str | None:
 def _spied(spy: str, pid: int) -> tuple[ThreadStack, ...]:
     # `--nonblocking` does not stop the process: stopping would disturb it, and fails if it is stopped already.
     words = [spy, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    deadline = time.monotonic() + EACH_WITHIN
     for _ in range(_TRIES):
-        done = subprocess.run(words, capture_output=True, text=True, timeout=EACH_WITHIN, check=False)
+        left = max(0.0, deadline - time.monotonic())
+        done = subprocess.run(words, capture_output=True, text=True, timeout=left, check=False)
         if done.returncode == 0:
             told = [
                 {
@@ -111,7 +115,3 @@ def _threads(told: Sequence[dict[str, Any]]) -> tuple[ThreadStack, ...]:
         for one in told
     ]
     return tuple(sorted(threads, key=lambda thread: thread.name != "MainThread"))
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
