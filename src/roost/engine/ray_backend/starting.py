@@ -55,7 +55,7 @@ class Site:
         return [self.live[node].facts.device_names[int(number)] for number in placement.visible]
 
     def scheduling(self, placement: Placement) -> Any:
-        """How Ray is told the node of a process; Robots and bare nodes are not Ray's to reserve."""
+        """How Ray is told the node of a process; robots and bare nodes are not Ray's to reserve."""
         node = placement.cluster_node_rank
         if not placement.holds_accelerators:
             return on_node(self.live[node].node_id)
@@ -283,7 +283,9 @@ def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> RoostEr
         if (taken_down := order_against(start.site.job)) is not None:
             return taken_down
     why = in_one_line(cause)[:500] if cause is not None else first_line(error, 500)
-    if _IN_USE.search(why) and _listens(start.master_addr, start.master_port):
+    # Rank 0 may listen there as it should, while another rank fails at a port of its own.
+    meant = rank == 0 or re.search(rf"\b{start.master_port}\b", why)
+    if meant and _IN_USE.search(why) and _listens(start.master_addr, start.master_port):
         remedy = (
             f"something listens on port {start.master_port} of {start.master_addr}, which was leased for this group: "
             f"end it (`ss -ltnp sport = :{start.master_port}` shows it there), or launch again with a new lease"
