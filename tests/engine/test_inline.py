@@ -350,6 +350,24 @@ def test_a_run_does_not_hear_of_the_end_of_another(cluster: roost.Cluster) -> No
     ]
 
 
+def test_a_group_is_in_the_history_as_shut_down_when_it_is(cluster: roost.Cluster) -> None:
+    with cluster.launch(
+        planned(cluster, first="0", second="1"), {"first": Reporter, "second": Reporter}
+    ) as run:
+        run["first"].shutdown()
+        run["first"].shutdown()
+        with Reporter.create_group().launch(cluster, name="third"):
+            pass
+    told = [(event.action, event.component) for event in cluster.events]
+    assert told[2:] == [
+        ("shut down", "first"),
+        ("launched", "third"),
+        ("shut down", "third"),
+        ("shut down", "second"),
+    ]
+    assert ("shut down", "second") in [(event.action, event.component) for event in run.events]
+
+
 def test_a_run_ends_although_its_history_cannot_be_read(
     cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +383,36 @@ def test_a_run_ends_although_its_history_cannot_be_read(
     assert not run["first"].is_running
     assert run.holds == ()
     run.shutdown()
+
+
+def test_a_run_has_events_of_nodes_whose_clock_is_behind(cluster: roost.Cluster) -> None:
+    cluster._backend.record([Event(action="before", component="first")])
+    with cluster.launch(planned(cluster, first="0"), {"first": Reporter}) as run:
+        cluster._backend.record([Event(action="reported", component="first", time=run.events[0].time - 60)])
+        assert [event.action for event in run.events] == ["launched", "reported"]
+
+
+@pytest.mark.parametrize("how", ["run", "pool"])
+def test_a_group_that_cannot_be_ended_keeps_no_other_from_ending(
+    cluster: roost.Cluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "run":
+        run = cluster.launch(planned(cluster, first="0", second="1"), {"first": Reporter, "second": Reporter})
+        groups, end = [run["first"], run["second"]], run.shutdown
+    else:
+        pool = cluster.pool(roost.Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0))
+        groups = [Reporter.create_group().launch(cluster, name=name) for name in ("first", "second")]
+        for group in groups:
+            pool.end_with(group)
+        end = pool.release
+    given_back: list[Any] = []
+    monkeypatch.setattr(cluster._backend, "unreserve", given_back.append)
+    monkeypatch.setattr(cluster._backend, "give_back_positions", given_back.append)
+    monkeypatch.setattr(groups[0], "shutdown", lambda: pytest.fail("it cannot be ended"))
+    with pytest.raises(pytest.fail.Exception, match="it cannot be ended"):
+        end()
+    assert not groups[1].is_running
+    assert given_back
 
 
 def test_only_so_many_events_are_kept(cluster: roost.Cluster) -> None:

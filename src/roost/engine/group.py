@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from roost.engine.backend import Backend, Members, ProcessFacts, RunningGroup
 from roost.engine.backends import attached_backend
+from roost.engine.events import Event
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult, seconds_or
 from roost.engine.workers.worker import START_WITHIN
@@ -208,6 +209,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         members, self._members = self._members, None
         if members is not None and self._owned:
             self._backend.end_group(self.name)
+            self._backend.record([Event(action="shut down", component=self.name)])
             self._afterwards()
         if members is not None and self._attached is not None:
             _let_go(self._attached)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -120,10 +120,14 @@ class Pool(AbstractContextManager["Pool"]):
     def release(self) -> None:
         """End this process's groups on the accelerators, and give the accelerators back. May be called twice."""
         positions, self._positions = self._positions, None
-        while self._companions:  # in the order of their start: routers before their engines
-            self._companions.pop(0).shutdown()
-        if positions:
-            self._backend.give_back_positions(positions)
+        companions, self._companions = self._companions, []
+        with ExitStack() as ending:  # one that fails keeps no other from ending
+            if positions:
+                ending.callback(self._backend.give_back_positions, positions)
+            for group in reversed(
+                companions
+            ):  # ended in the order of their start: routers before their engines
+                ending.callback(group.shutdown)
 
     def __exit__(self, *_: object) -> None:
         self.release()

@@ -34,10 +34,10 @@ class Run(AbstractContextManager["Run"]):
         backend: Backend,
         groups: Mapping[str, WorkerGroup],
         taken: Sequence[tuple[int, int]],
-        began: float,
+        launched: Sequence[Event],
         node_groups: Sequence[str] = (),
     ) -> None:
-        self._plan, self._began = plan, began
+        self._plan, self._launched = plan, tuple(launched)
         self.groups: Mapping[str, WorkerGroup] = MappingProxyType(dict(groups))  # by component
         self._backend = backend
         self._taken: list[tuple[int, int]] | None = list(taken)  # None once it was shut down
@@ -58,12 +58,10 @@ class Run(AbstractContextManager["Run"]):
         """What happened, in order."""
         if self._taken is None:
             return list(self._events)
-        mine = {group.name for group in self.groups.values()}
-        return [
-            event
-            for event in self._backend.events
-            if event.time >= self._began and (not event.component or event.component in mine)
-        ]
+        history, mine = self._backend.events, {group.name for group in self.groups.values()}
+        # By its place and not by its time: an event has the time of its node, whose clock may be behind.
+        first = next((place for place, event in enumerate(history) if event in self._launched), 0)
+        return [event for event in history[first:] if not event.component or event.component in mine]
 
     @property
     def plan(self) -> Plan:
@@ -151,15 +149,14 @@ class Run(AbstractContextManager["Run"]):
 
     def shutdown(self) -> None:
         """End every process of the run and give back its accelerators. May be called twice."""
-        try:
-            if self._taken is not None:
-                ended = [Event(action="shut down", component=group.name) for group in self.groups.values()]
-                self._events = [*self.events, *ended]  # an attached process asks a manager, which may be gone
-                self._backend.record(ended)
-        finally:
-            for group in self.groups.values():
-                group.shutdown()
-            self._give_back()
+        with ExitStack() as ending:  # one that fails keeps no other from ending
+            ending.callback(self._give_back)
+            ending.callback(self._keep_events)
+            for group in reversed([*self.groups.values()]):
+                ending.callback(group.shutdown)
+
+    def _keep_events(self) -> None:
+        self._events = self.events  # an attached process asks a manager, which may be gone
 
     def _end_with_groups(self) -> None:
         """Give back what it holds when the last of its groups is shut down."""
@@ -220,5 +217,4 @@ def start_run(
         for order in orders
     ]
     backend.record(launched)
-    began = launched[0].time if launched else time.time()
-    return Run(plan, backend, groups, held, began, learned)
+    return Run(plan, backend, groups, held, launched, learned)
