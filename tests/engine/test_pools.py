@@ -153,12 +153,17 @@ def test_what_a_task_holds_outside_any_reservation_is_passed_over(
         def devices(self) -> list[int]:
             return [int(number) for number in ray.get_gpu_ids()]
 
+    def free() -> list[int]:
+        return list(reservation.free_by_ray(job._backend.live, range(3)).values())
+
+    eventually(lambda: free() == [4, 4, 4], 30, "Ray has freed what earlier tests held")
     node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
         job.node_infos[0].node_id, soft=False
     )
     server = ray.remote(num_cpus=0, num_gpus=2)(Server).options(scheduling_strategy=node).remote()
     foreign.append(server)
     theirs = ray.get(server.devices.remote(), timeout=60)
+    eventually(lambda: free() == [2, 4, 4], 30, "Ray's view has the server")
     if ray_is_late:
         older = iter([{0: 4, 1: 4, 2: 4}])
         now = reservation.free_by_ray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import ray
@@ -15,6 +16,8 @@ from roost.engine.job.managers import NodeManager
 from roost.inventory.accelerators import accelerator_kind
 from roost.planning.preflight import Holder
 
+SETTLING = 2.0  # seconds after which Ray's view of free accelerators should be up to date
+POLL = 0.02
 _JOB = "job "
 
 
@@ -35,6 +38,23 @@ def holders(
         known = None if told is None else device_numbers(live[rank], told)
         found.append(Holder(name=name, node=rank, count=count, devices=known))
     return found
+
+
+def settled_holders(
+    live: Sequence[LiveNode], nodes: Collection[int], own: str, deadline: float
+) -> tuple[list[Holder], dict[int, int]]:
+    """The holders, and how many accelerators each node lacks beside theirs.
+
+    Ray's view of free accelerators is a moment old: asks until none is lacking, or until the deadline.
+    """
+    while True:
+        found, free = holders(live, nodes, own), free_by_ray(live, nodes)
+        lacking = {rank: live[rank].facts.accelerators.count - free[rank] for rank in nodes}
+        for holder in found:
+            lacking[holder.node] -= int(holder.count)
+        if not any(lacking.values()) or time.monotonic() > deadline:
+            return found, lacking
+        time.sleep(POLL)
 
 
 def cpus_in_groups(node: LiveNode, besides: PlacementGroup) -> dict[str, float]:

@@ -20,15 +20,22 @@ from roost.engine.reservation.bundle_requests import (
     take_exactly,
 )
 from roost.engine.reservation.held_accelerator import HeldAccelerator
-from roost.engine.reservation.holders import device_numbers, free_by_ray, holders, ray_resource, standing
+from roost.engine.reservation.holders import (
+    POLL,
+    SETTLING,
+    device_numbers,
+    free_by_ray,
+    holders,
+    ray_resource,
+    settled_holders,
+    standing,
+)
 from roost.engine.reservation.measuring import Bundle, BundleSize, measure
 from roost.engine.reservation.reservation_lock import reserving
 from roost.errors import Finding, ReservationError, render
 from roost.planning.preflight import first_free, match
 
 log = logging.getLogger("roost")
-SETTLING = 2.0  # seconds after which Ray's view of free accelerators should be up to date
-_POLL = 0.02
 Key = tuple[int, int]  # node and number, as planned
 
 
@@ -68,8 +75,8 @@ class Reservation:
             if not missing:
                 return
             check_free(self.job, self.live, missing)
-            if exact:
-                self._settle(missing, min(deadline, time.monotonic() + SETTLING))
+            if exact:  # until Ray has freed what others gave back, it grants other numbers
+                settled_holders(self.live, missing, self.job, min(deadline, time.monotonic() + SETTLING))
             ours = {rank: self._ours(rank) for rank in missing}
             group = take_exactly(self.job, self.live, missing, ours, deadline, apart)
             self._keep(group, lambda: self._matched(group, missing, exact, apart))
@@ -131,16 +138,7 @@ class Reservation:
                 raise ReservationError(*findings)
             if settled:
                 return counts
-            time.sleep(_POLL)
-
-    def _settle(self, nodes: Collection[int], deadline: float) -> None:
-        """Wait until Ray has freed the accelerators that others gave back: until then it grants other numbers."""
-        while time.monotonic() < deadline:
-            free, found = free_by_ray(self.live, nodes), holders(self.live, nodes, self.job)
-            held = {rank: sum(one.count for one in found if one.node == rank) for rank in nodes}
-            if all(self.live[rank].facts.accelerators.count - held[rank] <= free[rank] for rank in nodes):
-                return
-            time.sleep(_POLL)
+            time.sleep(POLL)
 
     # -- which accelerators --------------------------------------------------------------------------
 
