@@ -11,7 +11,8 @@ from roost.engine.workers.call_summary import COLUMNS, STEP, CallFollower
 
 
 def told(log: CallLog | CallReader) -> list[tuple[int, str, str]]:
-    return [(call.number, call.method, call.outcome) for call in log.calls()]
+    pages = log.pages() if isinstance(log, CallLog) else log
+    return [(call.number, call.method, call.outcome) for call in pages.calls()]
 
 
 def test_calls_are_read_while_they_run_and_after() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from roost.engine.run_record import ProcessRecord, RunRecord
-from roost.engine.workers.spans import merged, without
+from roost.engine.workers.spans import cut, merged, without
 
 WARM_UP = 2  # iterations that do not count
 
@@ -58,9 +58,7 @@ def _of_rank(
     begin, end = iterations.ends[0], iterations.ends[-1]
     if not calls:
         busy = [span for one in processes for span in one.busy(until)]
-        worked = sum(
-            min(last, end) - max(first, begin) for first, last in busy if last > begin and first < end
-        )
+        worked = sum(last - first for first, last in cut(busy, (begin, end)))
         return worked / (len(iterations.ends) - 1) if busy else None
     first_call, last_call = calls[0], calls[-1]
     parts = []

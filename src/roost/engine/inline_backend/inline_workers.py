@@ -189,7 +189,7 @@ class InlineWorkers:
             generation=settings.context.generation,
             node=settings.context.placement.cluster_node_rank,
             state="running" if rank in self._workers else "dead",
-            calls=tuple(self._logs[rank].calls()),
+            calls=tuple(self._logs[rank].pages().calls()),
         )
 
     def wait_recovered(self, timeout: float) -> bool:

@@ -121,15 +121,12 @@ class CallLog:
         """Write the exit code: older systems tell it only to the parent process."""
         _EXIT.pack_into(self._memory, _EXIT_OFFSET, code & 0xFF)
 
-    def calls(self) -> list[Call]:
-        return CallPages(self._memory).calls()
-
     def pages(self) -> CallPages:
         return CallPages(self._memory)
 
     def seconds_of(self, task: bytes) -> float | None:
         """How long a call took; None if the log does not have it, or it still runs."""
-        for call in reversed(self.calls()):
+        for call in reversed(self.pages().calls()):
             if call.task == task and call.end is not None:
                 return call.end - call.start
         return None
