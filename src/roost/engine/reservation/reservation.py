@@ -33,10 +33,10 @@ from roost.engine.reservation.holders import (
 from roost.engine.reservation.measuring import Bundle, BundleSize, measure
 from roost.engine.reservation.reservation_lock import reserving
 from roost.errors import Finding, ReservationError, render
+from roost.planning.component_plan import AcceleratorKey
 from roost.planning.preflight import first_free, match
 
 log = logging.getLogger("roost")
-Key = tuple[int, int]  # node and number, as planned
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Reservation:
 
     job: str
     live: Sequence[LiveNode]
-    held: dict[Key, HeldAccelerator] = field(default_factory=dict)
+    held: dict[AcceleratorKey, HeldAccelerator] = field(default_factory=dict)
     whole_nodes: bool = False  # take every accelerator of a node that is used at all
     attached: bool = False  # another process of the job may give back accelerators in `held`
     _groups: list[PlacementGroup] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Reservation:
 
     def take_first(
         self, count: int, nodes: Sequence[int], timeout: float = 30.0, apart: bool = False
-    ) -> list[Key]:
+    ) -> list[AcceleratorKey]:
         """Take the first `count` free accelerators in the order of these nodes: (node, device), in order.
 
         One probe a node measures which accelerators Ray granted there.
@@ -108,8 +108,8 @@ class Reservation:
         return sorted(taken, key=lambda key: (order[key[0]], key[1]))[:count]
 
     def _keep(
-        self, group: PlacementGroup, measured: Callable[[], dict[Key, HeldAccelerator]]
-    ) -> dict[Key, HeldAccelerator]:
+        self, group: PlacementGroup, measured: Callable[[], dict[AcceleratorKey, HeldAccelerator]]
+    ) -> dict[AcceleratorKey, HeldAccelerator]:
         """Record the granted accelerators, or give them back if measuring or recording fails."""
         try:
             holdings = measured()
@@ -165,7 +165,7 @@ class Reservation:
 
     def _matched(
         self, group: PlacementGroup, planned: Mapping[int, set[int]], exact: bool, apart: bool
-    ) -> dict[Key, HeldAccelerator]:
+    ) -> dict[AcceleratorKey, HeldAccelerator]:
         """The granted accelerator of each planned device: the planned one, unless a program outside roost has it."""
         known = {rank: self.live[rank].facts.device_names for rank in planned}
         bundles = {rank: (group, index) for index, rank in enumerate(sorted(planned))}
@@ -173,7 +173,7 @@ class Reservation:
         whole = {rank for rank in planned if not apart and len(planned[rank]) == len(known[rank])}
         counts = {rank: len(devices) for rank, devices in planned.items()}
         granted = self._granted(group, counts, apart, whole)
-        holdings: dict[Key, HeldAccelerator] = {}
+        holdings: dict[AcceleratorKey, HeldAccelerator] = {}
         moved: list[str] = []
         for rank, devices in planned.items():
             there = [(name, bundles[rank]) for name in known[rank]] if rank in whole else granted[rank]
@@ -199,9 +199,9 @@ class Reservation:
 
     def _numbered(
         self, group: PlacementGroup, counts: Mapping[int, int], apart: bool
-    ) -> dict[Key, HeldAccelerator]:
+    ) -> dict[AcceleratorKey, HeldAccelerator]:
         """The granted accelerators by node and number."""
-        taken: dict[Key, HeldAccelerator] = {}
+        taken: dict[AcceleratorKey, HeldAccelerator] = {}
         for rank, granted in self._granted(group, counts, apart).items():
             known = self.live[rank].facts.device_names
             # A number may stand for another accelerator that was granted in its place: never use it twice.
@@ -242,7 +242,7 @@ class Reservation:
 
     # -- giving back -------------------------------------------------------------------------------------
 
-    def give_back(self, devices: Collection[Key]) -> None:
+    def give_back(self, devices: Collection[AcceleratorKey]) -> None:
         """Give these devices back, by removing the placement groups that hold no other device of the job."""
         dropped = {self.held.pop(key).bundle[0].id.hex() for key in devices if key in self.held}
         dropped -= {one.bundle[0].id.hex() for one in self.held.values()}
