@@ -172,7 +172,7 @@ def test_two_jobs_with_drivers_that_answer_and_that_are_stopped(
 
     # The logs outlive the job.
     code, out, err = shell("logs", f"{one}:talker:0", "--json", "--out", "--tail", "1")
-    assert (code, [one[3] for one in said_by(out)]) == (0, ["hello", "still here"])
+    assert (code, [one[3] for one in said_by(out)]) == (0, ["hello", "still here"]), err
     assert "has ended" in err
     assert shell("stacks", one)[0] == 4
     code, _, err = shell("down", one)
