@@ -199,9 +199,11 @@ class WorkerManager(Manager):
         return self._events
 
     def note_standings(self, standings: Mapping[str, Standing]) -> None:
+        """Keep what the driver has decided about the lost processes of these groups."""
         self._standings.update(standings)
 
     def get_standing(self, name: str) -> Standing:
+        """What the driver has decided about the lost processes of a group."""
         return self._standings.get(name, Standing())
 
     def register_groups(self, descriptions: Mapping[str, Mapping[str, Any]]) -> None:
