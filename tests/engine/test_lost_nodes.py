@@ -93,13 +93,15 @@ def test_a_node_that_is_lost_while_its_rank_restarts(cluster: roost.Cluster, tmp
         "supervise": {"moves": JOB["supervise"]["moves,led"]},
     }
     run = cluster.launch(roost.plan(job, cluster), {"moves": HeldBack.create_group(str(tmp_path))})
-    group, attached = run["moves"], roost.WorkerGroup.attach("moves", roost.Cluster(job=cluster.job))
+    group, other = run["moves"], roost.Cluster(job=cluster.job)
+    attached = roost.WorkerGroup.attach("moves", other)
     pids, raylets = group.pid().wait(timeout=60), group.raylet().wait(timeout=60)
     psutil.Process(pids[2]).send_signal(signal.SIGKILL)
     eventually(lambda: (tmp_path / "held back").exists(), 60, "its restart has begun")
     psutil.Process(raylets[2]).send_signal(signal.SIGKILL)
     attached.wait_recovered(120)
     assert attached.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 2, [2])]
+    other.shutdown()
     group.wait_recovered(120)
     assert [event.action for event in run.events].count("moved") == 1
     assert group.story().wait(timeout=60) == [(0, 0, []), (1, 0, []), (2, 2, [2])]
