@@ -37,6 +37,20 @@ def test_pieces_add_up_to_the_file(tmp_path_factory: pytest.TempPathFactory, con
     assert found == content
 
 
+def test_a_log_that_ray_has_moved_is_read_on(tmp_path: Path) -> None:
+    file = tmp_path / "one.out"
+    file.write_bytes(b"first\n")
+    (piece,) = read_logs([LogPosition(path=str(file))])
+    with file.open("ab") as more:
+        more.write(b"last\n")
+    (tmp_path / "old").mkdir()
+    file.rename(tmp_path / "old" / "one.out")
+    (rest,) = read_logs([piece.next])
+    assert (rest.data, rest.problem) == (b"last\n", "")
+    (none,) = read_logs([LogPosition(path=str(tmp_path / "two.out"))])
+    assert none.problem == "No such file or directory"
+
+
 @pytest.mark.usefixtures("small")
 @given(content=texts, lines=st.integers(0, 14))
 def test_the_last_lines(tmp_path_factory: pytest.TempPathFactory, content: bytes, lines: int) -> None:

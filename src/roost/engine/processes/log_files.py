@@ -1,7 +1,7 @@
 """Reading the log files of processes of this node, in bounded pieces."""
 
 # The agents of a job import this, and pathlib takes long to import.
-# ruff: noqa: PTH118, PTH123, PTH208
+# ruff: noqa: PTH110, PTH118, PTH119, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_logs(positions: Sequence[LogPosition]) -> list[LogPiece]:
 
 def _read(position: LogPosition, most: int) -> LogPiece:
     try:
-        with open(position.path, "rb") as file:
+        with open(_place_of(position.path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             start = position.offset
             if position.tail is not None:
@@ -86,6 +86,12 @@ def _read(position: LogPosition, most: int) -> LogPiece:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return LogPiece(next=position, problem=reason)
     return LogPiece(next=replace(position, offset=start + len(data), tail=None), data=data, size=size)
+
+
+def _place_of(path: str) -> str:
+    """Where the file is now: Ray moves the logs of ended processes once a node has 200 logs."""
+    moved = os.path.join(os.path.dirname(path), "old", os.path.basename(path))
+    return moved if not os.path.exists(path) and os.path.exists(moved) else path
 
 
 def _start_of_last_lines(file: object, size: int, lines: int) -> int:
