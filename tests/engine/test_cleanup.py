@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from crew import FailsToStart, Reporter
-from killing import NeverConstructed
+from killing import NeverConstructed, Parent
 from remains import assert_ended, assert_gone, descendants, remains
-from running import Program, eventually, new_job
+from running import Program, alive, eventually, new_job
 
 import roost
 
@@ -47,7 +48,7 @@ def noted(notes: Path, workers: int) -> tuple[list[int], list[int]]:
         return texts if len(texts) == workers else []
 
     texts = eventually(complete, 60, "all constructors are reached")
-    return [int(pid) for pid, _ in texts], [int(port) for _, port in texts]
+    return [int(pid) for _, *pids in texts for pid in pids], [int(port) for port, *_ in texts]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,23 @@ def test_nothing_is_left(run: Callable[..., Program], tmp_path: Path, how: str, 
     program.signal(number)
     assert program.end() == -number
     assert_gone(job, pids, ports)
+
+
+@pytest.mark.parametrize("how", ["killed", "restarted", "shut down"])
+def test_children_end_with_their_worker_and_no_other(clusters: Callable[..., Any], how: str) -> None:
+    made = clusters(num_nodes=1)
+    group = Parent.create_group().launch(made, roost.FlexiblePlacementStrategy([[1], [2]]))
+    other, ended = group.family().wait(timeout=60)
+    if how == "killed":
+        with pytest.raises(roost.WorkerDied):
+            group.execute_on(1).killed().wait(timeout=60)
+    elif how == "restarted":
+        group.restart_ranks(1)
+    else:
+        group.shutdown()
+        ended += other
+    eventually(lambda: not any(map(alive, ended)), 30, "its children end")
+    assert how == "shut down" or all(map(alive, other))
 
 
 def test_shutdown_twice_and_after_a_failed_start(clusters: Callable[..., Any]) -> None:
@@ -119,7 +137,8 @@ def test_an_embedded_ray_ends_with_its_killed_driver() -> None:
         try:
             said = driver.answer(within=120)
             processes = descendants(driver.process.pid)
-            assert {process.pid for process in processes} >= set(said["pids"][1:])
+            assert {process.pid for process in processes} >= set(said["workers"])
+            processes += map(psutil.Process, said["pids"])  # daemons are below no other process
             assert any("roost.engine.connection.embedded" in process.cmdline() for process in processes)
         finally:
             driver.kill()

@@ -31,6 +31,7 @@ def main(job: str, how: str, accelerators: str, notes: str = "") -> None:
     say(
         {
             "pids": [os.getpid(), *[pid for pids in family for pid in pids]],
+            "workers": [pids[0] for pids in family],
             "ports": [
                 cluster.master_port,
                 roost.CollectiveManager.get_proxy(job).get("group")["master_port"],

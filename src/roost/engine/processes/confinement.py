@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import itertools
 import logging
 import os
 import resource
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 
 from roost.engine.processes import keeper
 from roost.errors import LaunchError
@@ -43,7 +47,7 @@ def confine() -> None:
             )
         else:
             # Start the keeper first, so that this process neither adopts nor marks it.
-            _start_keeper(_token())
+            _start_own_keeper(_token())
             if not _become_subreaper():
                 log.warning(
                     "daemons started by process %d may outlive it: there is no prctl here", os.getpid()
@@ -51,6 +55,51 @@ def confine() -> None:
             put_mark(os.getpid(), keeper.mark_of(_token()))
         os.environ[keeper.VARIABLE] = _token()
         _confined = os.getpid()
+
+
+def leave_nothing(node_id: str) -> None:
+    """Make all children of this worker end when it ends. One keeper serves all workers of a node.
+
+    Unlike `confine`, this needs no process for each worker, and misses children that drop their mark on purpose.
+    """
+    name, mark = f"\0roost-keeper-{node_id}", keeper.mark_of(secrets.token_hex(16))
+    deadline = time.monotonic() + START_WITHIN
+    try:
+        while not _is_adopted(name, mark):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"it has not answered in {START_WITHIN:g} s")
+            _offer_keeper(name)
+    except (AttributeError, OSError, LaunchError) as error:
+        log.warning("children of process %d may outlive it: it has no keeper (%s)", os.getpid(), error)
+
+
+def _is_adopted(name: str, mark: int) -> bool:
+    """Whether the keeper of this name watches this process now. False if there is none, or it was just ending."""
+    with socket.socket(socket.AF_UNIX) as to_keeper:
+        to_keeper.settimeout(START_WITHIN)
+        try:
+            to_keeper.connect(name)
+            if keeper.peer_of(to_keeper)[1] != os.getuid():
+                raise PermissionError("another user has taken its address")
+            put_mark(os.getpid(), mark)
+            to_keeper.sendall(keeper.MARK.pack(mark))
+            return to_keeper.recv(1) == keeper.ADOPTED
+        except ConnectionError:
+            return False
+
+
+def _offer_keeper(name: str) -> None:
+    """Start the keeper of this name, unless another worker just does so."""
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.bind(name)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            time.sleep(0.005)  # seconds; it will listen in a moment, or end
+            return
+        server.listen(1024)
+        _start_keeper(listening=[server.fileno()])
 
 
 class Family:
@@ -127,13 +176,17 @@ def _become_subreaper() -> bool:
         return False
 
 
-def _start_keeper(token: str) -> None:
+def _start_own_keeper(token: str) -> None:
     status = keeper.status_of(os.getpid())
     assert status is not None
-    words = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(status.start), token]
+    _start_keeper(os.getpid(), status.start, token)
+
+
+def _start_keeper(*words: object, listening: Sequence[int] = ()) -> None:
     try:
         started = subprocess.Popen(
-            words,
+            [sys.executable, "-I", "-S", keeper.__file__, *map(str, (*words, *listening))],
+            pass_fds=listening,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,  # until it is ready
             stderr=subprocess.STDOUT,

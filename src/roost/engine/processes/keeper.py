@@ -1,5 +1,8 @@
 """Kills the processes that an engine leaves behind. Run as a script: `keeper.py PID START TOKEN`.
 
+As `keeper.py SOCKET` it does so for all workers of a node that connect to the socket. It knows their descendants by
+their marks alone, and looks for them only when a worker has ended.
+
 The keeper runs outside the engine's process tree, group and session, so that a signal that kills the engine does
 not reach the keeper. While the engine lives, the keeper notes the engine's descendants; once the engine has ended,
 the keeper kills those that are left.
@@ -23,6 +26,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
+import struct
 import sys
 import time
 
@@ -31,6 +36,10 @@ LOOK_EVERY = 0.2  # seconds
 END_WITHIN = 10.0
 LEAST_MARK = 2**61  # in microseconds; a program may set a smaller limit on purpose
 NUMBERS = 16  # bits of a mark that number the families of one engine
+MARK = struct.Struct("<Q")  # as a worker tells it
+ADOPTED = b"1"
+LINGER = 1.0  # seconds without a worker after which their keeper ends
+_PEER = struct.Struct("3i")  # process, user, group
 CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels are built without it
 
 
@@ -219,6 +228,79 @@ def keep(pid: int, start: int, token: str) -> None:
     kill_all(known, token, spared)
 
 
+def keep_workers(listening: int) -> None:
+    """Kill what each worker leaves behind. Workers connect, tell their mark, and are answered once they are watched."""
+    server = socket.socket(fileno=listening)
+    change = select.poll()
+    change.register(server, select.POLLIN)
+    workers: dict[int, tuple[int, int]] = {}  # by process number: the start time and the mark
+    handles: dict[int, int] = {}
+    detach()
+    while True:
+        every = LINGER if not workers else LOOK_EVERY if handles.keys() != workers.keys() else None
+        ready = {descriptor for descriptor, _ in change.poll(every and every * 1000)}
+        if not ready and not workers:
+            return  # a worker that connects later starts another keeper
+        ended = [pid for pid, (start, _) in workers.items() if not lives(pid, start)]
+        marks = {workers.pop(pid)[1] for pid in ended}
+        for handle in [handles.pop(pid) for pid in ended if pid in handles]:
+            change.unregister(handle)
+            os.close(handle)
+        if listening in ready:
+            with server.accept()[0] as client:
+                for pid, start, mark in adopted(client):
+                    workers[pid] = (start, mark)
+                    try:
+                        handles[pid] = os.pidfd_open(pid)
+                        change.register(handles[pid], select.POLLIN)
+                    except (AttributeError, OSError):
+                        pass  # an older kernel, or it has just ended: the next look finds that
+        if marks:
+            kill_marked(marks)
+
+
+def lives(pid: int, start: int) -> bool:
+    status = status_of(pid)
+    return status is not None and status.start == start and not status.ended
+
+
+def adopted(client: socket.socket) -> list[tuple[int, int, int]]:
+    """The worker at the other end: its number, start time and mark. Empty if it is none of this user's."""
+    try:
+        client.settimeout(END_WITHIN)
+        pid, user = peer_of(client)
+        told, status = client.recv(MARK.size), status_of(pid)
+        mark = MARK.unpack(told)[0] if len(told) == MARK.size else 0
+        if user != os.getuid() or mark < LEAST_MARK or status is None:
+            return []
+        client.sendall(ADOPTED)
+    except OSError:  # it has ended
+        return []
+    return [(pid, status.start, mark)]
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """The process at the other end, and its user."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    pid, user, _ = _PEER.unpack(credentials)
+    return pid, user
+
+
+def kill_marked(marks: set[int]) -> None:
+    """Kill all processes with one of these marks, until two searches find none."""
+    deadline = time.monotonic() + END_WITHIN
+    quiet = 0
+    while quiet < 2 and time.monotonic() < deadline:
+        quiet += 1
+        for pid in all_processes():
+            status = status_of(pid)  # before the mark: `send` checks that the process is still the same
+            if status and not status.ended and mark_on(pid) in marks and not is_keeper(pid):
+                send(pid, status.start, signal.SIGKILL)
+                quiet = 0
+        if not quiet:
+            time.sleep(0.02)
+
+
 def detach() -> None:
     """Tell the engine that the keeper watches, and close the engine's pipe."""
     os.write(1, b"ready")
@@ -246,4 +328,7 @@ if __name__ == "__main__":
     if os.fork():
         os._exit(0)  # so that the engine is not the keeper's parent
     outlive()
-    keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    if len(sys.argv) == 2:
+        keep_workers(int(sys.argv[1]))
+    else:
+        keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

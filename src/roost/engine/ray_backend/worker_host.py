@@ -22,6 +22,7 @@ from ray import cloudpickle
 from ray.util.tracing import tracing_helper
 
 from roost.engine.connection.actors import logs_folder
+from roost.engine.processes.confinement import leave_nothing
 from roost.engine.processes.inner_stacks import StackDesk
 from roost.engine.processes.log_files import logs_of
 from roost.engine.processes.process_facts import Process, this_process
@@ -88,6 +89,7 @@ class WorkerHost:
         os._exit = _noting(self._roost_calls, os._exit)  # type: ignore[assignment]
         runtime = ray.get_runtime_context()
         self._roost_task_id = runtime.worker.core_worker.get_current_task_id  # faster than runtime's
+        leave_nothing(runtime.get_node_id())  # before the constructor, which may start children
         threading.Thread(  # before the constructor, which may hang: then its stack is wanted
             target=_beat, args=(self._roost_calls, order.ping), name="roost-heartbeat", daemon=True
         ).start()
