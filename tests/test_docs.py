@@ -60,7 +60,6 @@ SHARED = (
 )
 NEEDING = {
     "docs/router.md": [pytest.mark.router],
-    "docs/hydra.md": [pytest.mark.hydra],
 }
 MARKS = {**{name: [pytest.mark.ray] for name in (*LIVE, *SHARED)}, **NEEDING}
 

@@ -66,7 +66,6 @@ def test_a_silent_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
         os.close(write)
 
 
-@pytest.mark.hydra
 def test_the_config_directory(cli: Any) -> None:
     files = {
         "conf/train.yaml": "defaults: [{cluster: one}, _self_]\n",

@@ -162,7 +162,6 @@ def test_an_earlier_profile_is_merged_with_the_new_sizes(job: Callable[..., Any]
     assert (read.batch, read.weights is not None) == (8, True)
 
 
-@pytest.mark.hydra
 def test_a_job_that_hydra_composes_is_measured(job: Callable[..., Any], cli: Callable[..., Any]) -> None:
     Path("parts").mkdir()
     Path("parts/base.yaml").write_text(JOB)

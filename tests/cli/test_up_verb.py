@@ -49,7 +49,6 @@ def test_the_name_of_a_file_becomes_a_word(cli: Any) -> None:
     assert "#SBATCH --job-name=my-job\n" in cli("up", "slurm", "my job.yaml", "--on", "2x8").out
 
 
-@pytest.mark.hydra
 def test_a_job_that_hydra_composes_is_launched_so(cli: Any) -> None:
     Path("conf").mkdir()
     Path("job.yaml").rename("conf/base.yaml")

@@ -21,7 +21,6 @@ from roost.config.document import JobFile, as_written, load
 from roost.config.job import read_job
 from roost.errors import Finding, errors_in
 
-pytestmark = pytest.mark.hydra
 MARK = re.compile("«(.*?)»")
 TWO = "num_nodes: 2\ncomponent_placement: {actor: 0-7, rollout: 8-15}\n"
 
