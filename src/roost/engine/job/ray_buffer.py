@@ -10,6 +10,7 @@ from ray.exceptions import RayTaskError
 from roost.engine.channels.buffer_desk import BufferDesk, cannot_be_put_back, no_such_buffer
 from roost.engine.connection.actors import answer
 from roost.engine.job.agents import find_kept, find_or_keep, process_ended
+from roost.engine.job.managers import check_connected
 from roost.engine.job.packed_value import PackedValue, Packer, unpack
 from roost.engine.workers.remote_errors import in_one_line
 from roost.errors import ConfigurationError, JobEnded, RoostError
@@ -43,6 +44,7 @@ class RayBuffer:
         self.job, self.name, self._host = job, name, host
 
     def ask(self, method: str, *args: Any) -> Any:
+        check_connected()
         try:
             packed = _packed(args)
         except Exception as error:
