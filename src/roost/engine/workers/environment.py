@@ -127,7 +127,9 @@ def runtime_env(variables: Mapping[str, str], interpreter: str | None) -> dict[s
     wanted: dict[str, Any] = {}
     # No secrets: Ray shows these variables.
     early = {
-        name: value for name, value in variables.items() if name.startswith(EARLY) and not looks_secret(name)
+        name: value
+        for name, value in variables.items()
+        if name.startswith(EARLY) and not looks_secret(name, value)
     }
     if early:
         wanted["env_vars"] = early
