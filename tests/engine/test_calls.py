@@ -371,7 +371,7 @@ def test_a_result_of_an_earlier_connection_is_told_as_such(
         result, "_connection", object()
     )  # the program has disconnected since, and connected again
     for use in uses:
-        with pytest.raises(roost.WorkerError, match="shut down before its answer was read"):
+        with pytest.raises(roost.WorkerError, match="its answer is gone with the cluster, which was shut"):
             use()
 
 
