@@ -1,7 +1,7 @@
 """`roost doctor` finds faults that the test makes, on this machine and on a Ray of two nodes.
 
 What cannot be made here is judged by its facts alone, in test_diagnosis.py: devices that Ray does not count, another
-version of Python, a small /dev/shm, and different tokens, with which a node would not join.
+version of Python, and different tokens, with which a node would not join.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ print(json.dumps([len(found.nodes), [one.code for one in found.findings]]))
 """
 
 
-def doctor(*words: str, **environ: str) -> dict[str, list[str]]:
-    """What `roost doctor` finds, by code."""
+def doctor(*words: str, prefix: Sequence[str] = (), **environ: str) -> dict[str, list[str]]:
+    """What `roost doctor` finds, by code. `prefix` is what to put before the command."""
     done = subprocess.run(
-        roost_command("doctor", "--json", *words),
+        [*prefix, *roost_command("doctor", "--json", *words)],
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
@@ -85,6 +85,13 @@ def test_an_old_ray(tmp_path: Path) -> None:
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: ray\nVersion: 2.48.1\n")
     found = doctor(PYTHONPATH=f"{tmp_path}{os.pathsep}{module_path()}")
     assert "Ray 2.48.1 is too old" in found["RE102"][0]
+
+
+@pytest.mark.netns  # it needs root, too
+def test_a_small_shared_memory() -> None:
+    mounted = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'
+    found = doctor(prefix=["unshare", "--mount", "sh", "-c", mounted, "sh"])
+    assert "/dev/shm has 64 MiB" in found["RW223"][0]
 
 
 # -- a Ray of two nodes --------------------------------------------------------------------------------------
@@ -156,3 +163,16 @@ def test_a_node_that_is_stopped(faulty: FaultyCluster) -> None:
         second.send_signal(signal.SIGCONT)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [1, ["RE104"]]
+
+
+@pytest.mark.ray
+@pytest.mark.netns
+def test_a_ray_on_the_network_and_a_node_without_a_rank(hosts: Any) -> None:
+    try:
+        hosts.start_ray(0, ROOST_NODE_RANK="0")
+        hosts.start_ray(1)
+        found = doctor("--address", hosts.address, prefix=hosts.inside(0), RAY_AUTH_MODE="disabled")
+    finally:
+        hosts.stop_ray()
+    assert "takes commands from anyone" in found["RW201"][0]
+    assert "(10.77.0.9): unset" in found["RE105"][0]
