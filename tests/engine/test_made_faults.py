@@ -111,7 +111,7 @@ class FaultyCluster(EmbeddedCluster):
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
-    """Both nodes have rank 0. The second has another roost, a clock that is ahead, and few ports."""
+    """Both nodes have rank 0. The second has another roost, a clock that is ahead, few ports, and no auth mode."""
     folder = tmp_path_factory.mktemp("second")
     shutil.copytree(Path(roost.__file__).parent, folder / "roost")
     init = folder / "roost" / "__init__.py"
@@ -121,9 +121,11 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
     )
     path = f"{folder}{os.pathsep}{module_path()}"
     first = {"ROOST_NODE_RANK": "0"}
-    nodes = FaultyCluster(first, {**first, "PYTHONPATH": path, "ROOST_PORT_RANGE": SECOND_PORTS})
+    second = {**first, "PYTHONPATH": path, "ROOST_PORT_RANGE": SECOND_PORTS, "RAY_AUTH_MODE": ""}
+    nodes = FaultyCluster(first, second)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", module_path())
+        patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv(FORKED_WORKERS, "0")  # each worker has the environment of its node
         nodes.start()
     yield nodes
@@ -136,6 +138,7 @@ def test_nodes_that_contradict_each_other(faulty: FaultyCluster) -> None:
     assert "(127.0.0.2): 0, " in found["RE105"][0]
     assert "100.0 s apart" in found["RW220"][0]
     assert "different versions of roost" in found["RE152"][0]
+    assert "disabled on 127.0.0.2; unset on" in found["RE153"][0]
     assert "10 ports to lease" in found["RW221"][0]
 
 
