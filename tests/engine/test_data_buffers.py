@@ -333,6 +333,21 @@ def test_a_source_that_raises_in_the_buffers_process(cluster: roost.Cluster) -> 
     assert buffer.get_samples(1) == [1]
 
 
+class RaisesAtLength(Squares):
+    def __getitem__(self, place: int) -> Any:
+        raise ValueError("z" * 5_000_000)
+
+
+@pytest.mark.ray
+def test_a_long_text_of_a_source_is_not_carried_whole(cluster: roost.Cluster) -> None:
+    import ray
+
+    buffer = roost.DataBuffer(RaisesAtLength(), name="long")
+    with pytest.raises(ray.exceptions.RayTaskError) as caught:
+        ray.get(buffer._side._host.ask.remote("take", ray_buffer._packed((1,))), timeout=60)
+    assert len(str(caught.value)) < 20_000
+
+
 def test_a_file_that_changes_under_a_buffer_is_noticed_and_loses_nothing(
     inline: roost.Cluster, tmp_path: Path
 ) -> None:

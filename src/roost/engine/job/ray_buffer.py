@@ -48,7 +48,10 @@ class BufferHost:
             args = unpack(packed)
         except Exception as error:
             raise cannot_be_put_back(self._name, in_one_line(error)) from None
-        return getattr(self._desk, method)(*args)  # never waits, so calls of several processes do not mix
+        try:
+            return getattr(self._desk, method)(*args)  # never waits, so calls of several processes do not mix
+        except RoostError as error:
+            raise error from None  # Ray would carry the whole text of its cause
 
 
 class RayBuffer:
