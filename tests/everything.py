@@ -24,6 +24,7 @@ OWN_RAYS = {
     "engine/test_embedded_fallback.py",
     "engine/test_embedded_start.py",
     "engine/test_hosts.py",
+    "engine/test_made_faults.py",
     "rl/test_rollout_hosts.py",
     "test_docs.py",
 }

@@ -72,6 +72,24 @@ def test_a_job_that_hydra_composes_is_launched_so(cli: Any) -> None:
         (["slurm", "plan.json"], 2, "a saved plan does not say what to run"),
         (["slurm", "job.yaml", "--on", "2x8", "--submit"], 2, "say which with -o"),
         (["slurm", "job.yaml", "--on", "2x8", "--setup", "a\nb"], 2, "is not one line"),
+        (["slurm", "job.yaml", "--on", "2x8", "--time", "5x"], 2, "write a time of Slurm"),
+        (
+            ["slurm", "job.yaml", "--on", "2x8", "--partition", "a b"],
+            2,
+            "--partition': 'a b': write one word",
+        ),
+        (["slurm", "job.yaml", "--on", "2x8", "--account", ""], 2, "write one word"),
+        (["slurm", "job.yaml", "--on", "2x8", "--gres", "gpu\n"], 2, "write one word"),
+        (["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--memory", "lots"], 2, "such as 64Gi"),
+        (["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--memory", "64m"], 2, "such as 64Gi"),
+        (
+            ["kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--namespace", "A_b"],
+            2,
+            "use small letters",
+        ),
+        (["kubernetes", "job.yaml", "--on", "2x8", "--image", "i j"], 2, "write one word"),
+        (["hosts", "job.yaml", "--on", "2x8", "--head", "1.2.3.4;rm"], 2, "write a host's name or address"),
+        (["hosts", "job.yaml", "--on", "2x8", "--head", "1.2.3.4:6379"], 2, "without a port"),
         (["slurm", "job.yaml", "--on", "2x8", "-o", "job.yaml"], 2, "would be replaced"),
         (["slurm", "job.yaml", "--on", "2x8", "--select", "A800"], 2, "write NAME=VALUE"),
         (["slurm", "job.yaml", "--on", "2x8", "--select", "A800=x"], 1, "error[RI103]"),
@@ -98,6 +116,33 @@ def test_what_is_refused(cli: Any, arguments: list[str], code: int, said: str) -
     assert said in done.err
 
 
+@pytest.mark.parametrize("time", ["90", "90:00", "8:00:00", "2-00", "2-00:30", "2-00:00:00", "UNLIMITED"])
+def test_every_time_of_slurm(cli: Any, time: str) -> None:
+    done = cli("up", "slurm", "job.yaml", "--on", "2x8", "--time", time)
+    assert f"#SBATCH --time={time}\n" in done.out
+
+
+@pytest.mark.parametrize("memory", ["64Gi", "1.5Ti", "512M", "68719476736", "64e9", "100k"])
+def test_every_size_of_kubernetes(cli: Any, memory: str) -> None:
+    done = cli("up", "kubernetes", "job.yaml", "--on", "2x8", "--image", "i", "--memory", memory, "--json")
+    spec = done.data["manifest"]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    assert spec["containers"][0]["resources"]["limits"]["memory"] == memory
+
+
+@pytest.mark.parametrize(
+    ("head", "address"),
+    [
+        ("node-0.example", "node-0.example:6379"),
+        ("10.0.0.1", "10.0.0.1:6379"),
+        ("fd00::1", "[fd00::1]:6379"),
+        ("[fd00::1]", "[fd00::1]:6379"),
+    ],
+)
+def test_every_spelling_of_a_head(cli: Any, head: str, address: str) -> None:
+    done = cli("up", "hosts", "job.yaml", "--on", "2x8", "--head", head, "--json")
+    assert done.data["address"] == address
+
+
 def test_submitting(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With sbatch what it prints is printed; without it, or when it refuses, the exit code says so."""
     bin_folder = tmp_path / "bin"
@@ -120,8 +165,9 @@ def test_submitting(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def test_an_odd_head_stays_one_word(cli: Any) -> None:
     odd = "h; touch taken"
-    told = cli("up", "hosts", "job.yaml", "--on", "2x8", "--head", odd, "--run", "true").out
-    lines = [line for line in told.splitlines() if "touch" in line]
+    Path("odd.yaml").write_text(f'nodes: [{{hostname: "{odd}", accelerators: 8}}, {{accelerators: 8}}]')
+    told = cli("up", "hosts", "job.yaml", "--inventory", "odd.yaml", "--run", "true").out
+    lines = [line for line in told.splitlines() if "touch" in line and line[0] != "#"]
     assert len(lines) == 3
     assert all(any(odd in word for word in shlex.split(line)) for line in lines)
     nodes = r'nodes: [{hostname: "a\ntouch taken", ip: 10.0.0.1, accelerators: 8}]'

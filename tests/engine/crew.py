@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import ctypes
 import os
 import signal
@@ -96,6 +97,15 @@ class Reporter(roost.Worker):
     def raise_picky(self) -> None:
         if self.rank == 1:
             raise Picky(7, text="picky")
+
+    def raises_at_length(self, where: str) -> None:
+        """Raise an error with a long text."""
+        long, error = "z" * 5_000_000, ValueError("small")
+        if where == "note":
+            error.__notes__ = [long]  # type: ignore[attr-defined]
+        if where == "group":
+            error = builtins.ExceptionGroup("g", [ValueError(long)])  # type: ignore[attr-defined]
+        raise error from (KeyError(long) if where == "cause" else None)
 
     def raise_locked(self) -> None:
         if self.rank == 1:

@@ -102,6 +102,24 @@ def test_an_unknown_accelerator_lists_what_exists(cluster: roost.Cluster, device
     assert caught.value.codes == ("RE114",)
 
 
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"A=B": "1"}, "'A=...' is not a variable name"),
+        ({"": "x"}, "'' is not a variable name"),
+        ({"A": None}, "the value of A must be text or a number"),
+        ({"A": "a\0b"}, "the value of A holds a NUL character"),
+        (["A"], "a mapping of names to values, not a list"),
+    ],
+)
+def test_variables_that_no_process_can_have(cluster: roost.Cluster, variables: Any, says: str) -> None:
+    before = set(cluster._backend.reservation.held)  # type: ignore[attr-defined]
+    with pytest.raises(roost.ConfigurationError, match=says) as caught:
+        cluster.allocate(Plain, "never-made", 2, 3, variables)
+    assert caught.value.codes == ("RC103",)
+    assert set(cluster._backend.reservation.held) == before  # type: ignore[attr-defined]
+
+
 def test_a_name_is_taken(cluster: roost.Cluster, handle: Any) -> None:
     with pytest.raises(roost.ClusterError, match="'plain-one' exists already") as caught:
         cluster.allocate(Plain, "plain-one", 0, None, {})

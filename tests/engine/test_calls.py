@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -267,6 +268,27 @@ def test_an_exception_that_cannot_travel_is_still_a_raising_worker(group: roost.
     assert len(group.echo(0).wait(timeout=60)) == 4
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "cause",
+        "note",
+        pytest.param(
+            "group", marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no such errors")
+        ),
+    ],
+)
+def test_a_long_text_is_not_carried_whole(group: roost.WorkerGroup, where: str) -> None:
+    """Not even that of another exception which Python prints with it."""
+    with pytest.raises(roost.WorkerRaised) as caught:
+        group.execute_on(1).raises_at_length(where).wait(timeout=60)
+    assert len(str(caught.value)) < 20_000
+    assert len(pickle.dumps(caught.value)) < 50_000
+    if where != "group":
+        assert isinstance(caught.value, ValueError)
+        assert "raised in raises_at_length: ValueError: small" in str(caught.value)
+
+
 def test_errors_survive_pickling(group: roost.WorkerGroup) -> None:
     with pytest.raises(LookupError) as caught:
         group.raises(LookupError("lost"), 3).wait(timeout=60)
@@ -349,7 +371,7 @@ def test_a_result_of_an_earlier_connection_is_told_as_such(
         result, "_connection", object()
     )  # the program has disconnected since, and connected again
     for use in uses:
-        with pytest.raises(roost.WorkerError, match="shut down before its answer was read"):
+        with pytest.raises(roost.WorkerError, match="its answer is gone with the cluster, which was shut"):
             use()
 
 

@@ -289,11 +289,63 @@ def test_a_source_that_ends_early_loses_nothing(inline: roost.Cluster) -> None:
     source = EndsEarly()
     buffer = roost.DataBuffer(source)
     buffer.put_back(["first"])
-    with pytest.raises(roost.ConfigurationError, match="the source has no sample 5"):
+    with pytest.raises(roost.ConfigurationError, match=r"no sample 5(?s:.)*IndexError: list index"):
         buffer.get_samples(COUNT + 1)
     source.__dict__["grown"] = True
     assert len(buffer.get_samples(COUNT + 1)) == COUNT + 1
     assert buffer.epoch == 1
+
+
+class Raises(Squares):
+    def __getitem__(self, place: int) -> Any:
+        return place // 0
+
+
+class CannotBeLoaded(Squares):
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("no number",)
+
+
+def check_a_source_that_raises() -> None:
+    buffer = roost.DataBuffer(Raises(), name="raising")
+    with pytest.raises(
+        roost.ConfigurationError, match=r"the source raised at sample 2(?s:.)*ZeroDivisionError: integer div"
+    ) as caught:
+        buffer.get_samples(1)
+    assert caught.value.codes == ("RS104",)
+
+
+def test_a_source_that_raises(inline: roost.Cluster) -> None:
+    check_a_source_that_raises()
+
+
+@pytest.mark.ray
+def test_a_source_that_raises_in_the_buffers_process(cluster: roost.Cluster) -> None:
+    check_a_source_that_raises()
+    with pytest.raises(
+        roost.ConfigurationError, match=r"'unloaded' cannot be loaded(?s:.)*ValueError: invalid literal"
+    ):
+        roost.DataBuffer(CannotBeLoaded(), name="unloaded")
+    assert buffer_actors("unloaded") == []
+    buffer = roost.DataBuffer([1], name="loaded")
+    with pytest.raises(roost.ConfigurationError, match="cannot be put back into data buffer 'loaded'"):
+        buffer.put_back([CannotBeLoaded()])
+    assert buffer.get_samples(1) == [1]
+
+
+class RaisesAtLength(Squares):
+    def __getitem__(self, place: int) -> Any:
+        raise ValueError("z" * 5_000_000)
+
+
+@pytest.mark.ray
+def test_a_long_text_of_a_source_is_not_carried_whole(cluster: roost.Cluster) -> None:
+    import ray
+
+    buffer = roost.DataBuffer(RaisesAtLength(), name="long")
+    with pytest.raises(ray.exceptions.RayTaskError) as caught:
+        ray.get(buffer._side._host.ask.remote("take", ray_buffer._packed((1,))), timeout=60)
+    assert len(str(caught.value)) < 20_000
 
 
 def test_a_file_that_changes_under_a_buffer_is_noticed_and_loses_nothing(

@@ -115,6 +115,11 @@ def test_nodes_roost_starts_inherit_no_secrets() -> None:
     [
         ({}, None, {}),
         ({"GLOO_SOCKET_IFNAME": "eth0", "MY_API_KEY": "x"}, None, {}),
+        (
+            {"PYTHON_INDEX_URL": "https://user:CANARY@index/simple", "MALLOC_CONF": "a:b"},
+            None,
+            {"env_vars": {"MALLOC_CONF": "a:b"}},
+        ),
         ({"LD_PRELOAD": "/lib.so", "A": "1"}, None, {"env_vars": {"LD_PRELOAD": "/lib.so"}}),
         (
             {"PYTHONPATH": "/a", "PYTHONHASHSEED": "0"},

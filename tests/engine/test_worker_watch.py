@@ -174,3 +174,13 @@ def test_workers_and_agent_end_with_their_node(monkeypatch: pytest.MonkeyPatch) 
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+
+
+def test_what_ray_writes_is_not_the_last_words(tmp_path: Path) -> None:
+    errors, output = tmp_path / "worker.err", tmp_path / "worker.out"
+    errors.write_text(
+        ":job_id:01000000\n:actor_name:Trainer\n"
+        "2026-01-02 03:04:05,678\tWARNING worker.py:2967 -- Using blocking ray.get inside async actor. This blocks\n"
+    )
+    output.write_text("step 7\n")
+    assert worker_watch.tail_of([str(errors), str(output)]) == ("step 7",)

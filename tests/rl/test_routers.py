@@ -199,6 +199,8 @@ def test_without_engines_there_is_no_router(cluster: roost.Cluster) -> None:
         assert rollout.routers == {}
         with pytest.raises(roost.LaunchError, match=r"(?s)no routers.*a layout that runs engines"):
             _ = rollout.router
+    with pytest.raises(roost.LaunchError, match="this rollout has ended"):
+        _ = rollout.router
 
 
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,26 @@ from roost.planning.plan import Plan
 from roost.planning.planner import plan
 
 SUBMIT_WITHIN = 120.0  # seconds for sbatch and kubectl
+# What Slurm and Kubernetes accept, as far as anybody means it: a memory of `64m` would be less than a byte.
+SLURM_TIME = r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|(?i:unlimited|infinite)"
+MEMORY = r"(\d+\.?\d*|\.\d+)([KMGTPE]i|[kMGTPE]|[eE]\d+)?"
+ADDRESS = r"[\w.-]+|\[?(?=.*:.*:)[0-9A-Fa-f.:]+(%\w+)?\]?"  # IPv6 has two colons at least
+NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+WORD = r"\S+"
+
+
+def of_form(pattern: str, rule: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A callback of an option that takes only such texts."""
+
+    def check(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(pattern, text):
+            raise click.BadParameter(f"{text!r}: {rule}")
+        return text
+
+    return check
+
+
+one_word = of_form(WORD, "write one word")
 
 
 @click.group("up", subcommand_metavar="TARGET")
@@ -84,11 +104,19 @@ start_options = all_of(
 @command.command("slurm")
 @start_options
 @setup_option
-@click.option("--time", metavar="TIME", help="The time limit, such as 2-00:00:00.")
-@click.option("--partition", metavar="NAME", help="The partition.")
-@click.option("--account", metavar="NAME", help="The account.")
 @click.option(
-    "--gres", metavar="NAME", help="Slurm's name of the accelerators, or `none`. Default: gpu, or npu."
+    "--time",
+    metavar="TIME",
+    callback=of_form(SLURM_TIME, "write a time of Slurm, such as 2-00:00:00"),
+    help="The time limit, such as 2-00:00:00.",
+)
+@click.option("--partition", metavar="NAME", callback=one_word, help="The partition.")
+@click.option("--account", metavar="NAME", callback=one_word, help="The account.")
+@click.option(
+    "--gres",
+    metavar="NAME",
+    callback=one_word,
+    help="Slurm's name of the accelerators, or `none`. Default: gpu, or npu.",
 )
 @click.option("--sbatch", "directives", multiple=True, metavar="OPTION", help="A further option of sbatch.")
 @click.option("--submit", is_flag=True, help="Submit it with sbatch.")
@@ -105,7 +133,7 @@ def slurm(
 
     --select NAME=FEATURE asks for nodes with a feature of Slurm (--constraint).
     """
-    for one in (time, partition, account, gres, *directives):
+    for one in directives:
         _check_line(one)
     options = SlurmOptions(time=time, partition=partition, account=account, gres=gres, directives=directives)
     sbatch = ["sbatch"] if submit else []
@@ -115,17 +143,34 @@ def slurm(
 @command.command("kubernetes")
 @start_options
 @click.option(
-    "--image", required=True, metavar="IMAGE", help="The container image, with roost and the job in it."
+    "--image",
+    required=True,
+    metavar="IMAGE",
+    callback=one_word,
+    help="The container image, with roost and the job in it.",
 )
 @click.option("--workdir", metavar="FOLDER", help="The folder of the image that holds CONFIG.")
-@click.option("--namespace", metavar="NAME", help="The namespace.")
-@click.option("--memory", metavar="SIZE", help="Memory of each pod, such as 64Gi.")
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    callback=of_form(NAMESPACE, "use small letters, digits and hyphens"),
+    help="The namespace.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=of_form(MEMORY, "write a size of Kubernetes, such as 64Gi"),
+    help="Memory of each pod, such as 64Gi.",
+)
 @click.option("--deadline", type=click.IntRange(1), metavar="SECONDS", help="How long the job may take.")
 @click.option(
     "--resource", multiple=True, metavar="TYPE=NAME", help="What Kubernetes calls an accelerator type."
 )
 @click.option(
-    "--ray-version", metavar="VERSION", help="The Ray of the image. Default: the one that is installed here."
+    "--ray-version",
+    metavar="VERSION",
+    callback=one_word,
+    help="The Ray of the image. Default: the one that is installed here.",
 )
 @click.option("--apply", is_flag=True, help="Apply it with kubectl.")
 def kubernetes(
@@ -167,7 +212,12 @@ def kubernetes(
 @command.command("hosts")
 @start_options
 @setup_option
-@click.option("--head", metavar="ADDRESS", help="The address of node 0. Default: its address in the plan.")
+@click.option(
+    "--head",
+    metavar="ADDRESS",
+    callback=of_form(ADDRESS, "write a host's name or address, without a port"),
+    help="The address of node 0. Default: its address in the plan.",
+)
 @click.option("--port", type=click.IntRange(1024, 65535), default=6379, metavar="PORT", help="Default: 6379.")
 def hosts(head: str | None, port: int, **given: Any) -> int:
     """Write the `ray start` line of each host, and what to run last."""

@@ -20,6 +20,7 @@ from roost.engine.locks.node_devices import NodeDevices
 from roost.engine.pool import Pool, open_pool
 from roost.engine.ports.port_lease import PortLease
 from roost.engine.run import Run, start_run
+from roost.engine.workers.environment import checked_variables
 from roost.engine.workers.worker import START_WITHIN, GroupLauncher
 from roost.errors import ClusterError
 from roost.inventory.inventory import Inventory
@@ -269,6 +270,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         if not isinstance(worker_name, str) or not worker_name:
             what = "worker_name must be a text of at least one character"
             raise ClusterError(code="RE115", what=what)
+        variables = checked_variables({} if env_vars is None else env_vars)
         plan = plan_allocation(worker_name, node_id, gpu_id, self.inventory)
         held = self._backend.reserve(needs_of(list(plan.components.values())))
         (place,) = plan.components[worker_name].members
@@ -276,7 +278,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             name=worker_name,
             cls=cls,
             place=place,
-            variables=env_vars or {},
+            variables=variables,
             args=cls_args,
             kwargs=cls_kwargs or {},
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +12,7 @@ from roost.config.job import RESERVED_LABELS
 from roost.config.ranks import Ranks, RankSyntaxError, parse_node_ranks
 from roost.config.schema import EnvConfig, NodeGroupConfig
 from roost.errors import Finding, Path, shown
-from roost.inventory.groups import HardwareUnit, NodeEnvironment, NodeGroup
+from roost.inventory.groups import SEPARATOR, HardwareUnit, NodeEnvironment, NodeGroup, variable_problem
 from roost.inventory.hardware_schemas import hardware_problems
 from roost.inventory.resources import ACCELERATOR, BARE_NODE
 
@@ -233,9 +232,9 @@ class _GroupReader:
                 self.findings.add("RC103", what, inner, why=why, remedy=remedy)
         for where, value in [((*inner, name), entry[name]) for entry, inner in maps for name in entry]:
             name = str(where[-1])
-            problem = _variable_problem(name, value)
+            problem = variable_problem(name, value)
             if problem:
-                cut = _SEPARATOR.split(name, maxsplit=1)[0]  # the rest may be a secret
+                cut = SEPARATOR.split(name, maxsplit=1)[0]  # the rest may be a secret
                 apart = f"write `{cut or 'NAME'}: value`, with a space"
                 remedy = apart if cut != name or not name else "write one value, in quotes"
                 self.findings.add("RC103", f"{subject}: {problem}", where, key=True, remedy=remedy)
@@ -267,7 +266,6 @@ class _GroupReader:
         taken.update({(node, name): text for node in nodes})
 
 
-_SEPARATOR = re.compile("[=:]")
 # Other systems write a variable as {name: X, value: Y}. Here these would be two variables, `name` and `value`, and
 # the name of a secret would be a value.
 _NAMED_APART = ({"name", "value"}, {"key", "value"})
@@ -277,17 +275,6 @@ def _maps(value: Any, path: Path) -> list[tuple[Mapping[str, Any], Path]]:
     if isinstance(value, Mapping):
         return [(value, path)]
     return [(entry, (*path, index)) for index, entry in enumerate(value or ())]
-
-
-def _variable_problem(name: str, value: Any) -> str:
-    cut = _SEPARATOR.split(name, maxsplit=1)[0]
-    if cut != name and value is None:
-        return f"{shown(cut)} without a value"
-    if not name or "=" in name or "\0" in name:
-        return f"{shown(cut + '=...' if cut != name else name)} is not a variable name"
-    if value is None or isinstance(value, (dict, list)):
-        return f"the value of {name} must be text or a number"
-    return f"the value of {name} holds a NUL character" if "\0" in str(value) else ""
 
 
 def _members(ranks: Sequence[int] | None) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from roost.errors import shown
 from roost.secret_names import SecretText, hide_rest, hide_secrets, holds_login, looks_secret
+
+SEPARATOR = re.compile("[=:]")  # of a variable's name and its value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,18 @@ class NodeGroup:
         )
         hardware = tuple(HardwareUnit.from_dict(unit.to_dict()) for unit in self.hardware)
         return replace(self, environments=environments, hardware=hardware)
+
+
+def variable_problem(name: str, value: Any) -> str:
+    """What is wrong with a variable for a process; empty if nothing is."""
+    cut = SEPARATOR.split(name, maxsplit=1)[0]  # the rest may be a secret
+    if cut != name and value is None:
+        return f"{shown(cut)} without a value"
+    if not name or "=" in name or "\0" in name:
+        return f"{shown(cut + '=...' if cut != name else name)} is not a variable name"
+    if value is None or isinstance(value, (dict, list)):
+        return f"the value of {name} must be text or a number"
+    return f"the value of {name} holds a NUL character" if "\0" in str(value) else ""
 
 
 def _unless_secret(name: str, value: str | None) -> str | None:

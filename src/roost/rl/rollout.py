@@ -70,6 +70,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         self.groups: dict[str, RunningEngines] = {}
         self.routers: dict[str, Router] = {}
         self._offloaded: set[tuple[str, int]] = set()  # engines, by component and number
+        self._ended = False
         self._name = name
         self._renew = renew
         self._dist_init_ports = _checked_ports(dist_init_ports)
@@ -136,6 +137,12 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
     @property
     def router(self) -> Router:
         """The router of the only server that has one."""
+        if self._ended:
+            raise LaunchError(
+                code="RE129",
+                what="this rollout has ended",
+                why="shutdown() ended its routers with its engines",
+            )
         if len(self.routers) != 1:
             names = ", ".join(sorted(self.routers))
             raise LaunchError(
@@ -342,7 +349,7 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         finally:
             for workers in running:
                 workers.shutdown()
-            self.groups = {}
+            self.groups, self._ended = {}, True
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()

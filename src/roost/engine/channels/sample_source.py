@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from roost.engine.workers.remote_errors import in_one_line
 from roost.errors import ConfigurationError, Finding, shown
 
 MOST = 10_000_000  # samples of an iterable, which are all kept, and of one request
@@ -74,10 +75,10 @@ class DatasetSource:
         try:
             return self._dataset[place]
         except (IndexError, KeyError) as error:
-            raise _unusable(
-                f"the source has no sample {place}",
-                f"its length is {self.facts.count}, and it raised {type(error).__name__}: {error}",
-            ) from error
+            why = f"its length is {self.facts.count}, and it raised {in_one_line(error)[:500]}"
+            raise _unusable(f"the source has no sample {place}", why) from error
+        except Exception as error:
+            raise _unusable(f"the source raised at sample {place}", in_one_line(error)[:500]) from error
 
 
 def prepared(source: Any) -> Any:

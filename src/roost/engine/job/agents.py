@@ -67,6 +67,7 @@ def own_node() -> tuple[str, str]:
 
 def agent_on(job: str, node_id: str) -> Any | None:
     """The job's agent on a node; None if the job has none there."""
+    check_connected()
     with suppress(ValueError):
         return find_actor(agent_name(node_id), job)
     return None

@@ -40,6 +40,7 @@ class Proxy:
             raise AttributeError(method)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            check_connected()
             asked = getattr(self._handle, method).remote(*args, **kwargs)
             return answer(asked, f"{self._name}.{method}", ANSWER_WITHIN)
 

@@ -10,6 +10,7 @@ from ray.exceptions import RayTaskError
 from roost.engine.channels.buffer_desk import BufferDesk, cannot_be_put_back, no_such_buffer
 from roost.engine.connection.actors import answer
 from roost.engine.job.agents import find_kept, find_or_keep, process_ended
+from roost.engine.job.managers import check_connected
 from roost.engine.job.packed_value import PackedValue, Packer, unpack
 from roost.engine.workers.remote_errors import in_one_line
 from roost.errors import ConfigurationError, JobEnded, RoostError
@@ -22,20 +23,35 @@ class BufferHost:
 
     def __init__(self) -> None:
         self._desk: BufferDesk | None = None
+        self._name = ""
 
     async def open(self, name: str, source: bytes | PackedValue | None, seed: int) -> None:
         if self._desk is None:
             if source is None:
                 raise no_such_buffer(name)
-            self._desk = BufferDesk(unpack(source), seed, _packed)
+            try:
+                opened = unpack(source)
+            except Exception as error:
+                raise ConfigurationError(
+                    code="RC103",
+                    what=f"the source of data buffer {name!r} cannot be loaded by the buffer's process",
+                    why=in_one_line(error)[:500],
+                    remedy="make its class importable on this node, or give plain data",
+                ) from None
+            self._name, self._desk = name, BufferDesk(opened, seed, _packed)
 
     async def is_empty(self) -> bool:
         return self._desk is None
 
     async def ask(self, method: str, packed: PackedValue) -> Any:
-        return getattr(self._desk, method)(
-            *unpack(packed)
-        )  # never waits, so calls of several processes do not mix
+        try:
+            args = unpack(packed)
+        except Exception as error:
+            raise cannot_be_put_back(self._name, in_one_line(error)) from None
+        try:
+            return getattr(self._desk, method)(*args)  # never waits, so calls of several processes do not mix
+        except RoostError as error:
+            raise error from None  # Ray would carry the whole text of its cause
 
 
 class RayBuffer:
@@ -43,6 +59,7 @@ class RayBuffer:
         self.job, self.name, self._host = job, name, host
 
     def ask(self, method: str, *args: Any) -> Any:
+        check_connected()
         try:
             packed = _packed(args)
         except Exception as error:
@@ -78,10 +95,7 @@ def open_ray_buffer(name: str, source: Any, seed: int) -> RayBuffer:
         answer(host.open.remote(name, packed, seed), f"opening data buffer {name!r}", ANSWER_WITHIN)
     except JobEnded as error:  # Ray still finds a dead process by its name
         raise _ended(job, name, host, error) from None
-    except (
-        ConfigurationError,
-        RayTaskError,
-    ):  # the next process that makes the buffer may be on another node
+    except (ConfigurationError, RayTaskError):  # the next process that makes it may be on another node
         if answer(host.is_empty.remote(), f"asking data buffer {name!r}"):
             ray.kill(host)
         raise

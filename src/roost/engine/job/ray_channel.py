@@ -107,6 +107,7 @@ class RayChannel:
 
     async def consumer(self) -> str:
         """This process's name as a consumer of the channel. Registers the process on first use."""
+        check_connected()
         # By the actor: a channel that was lost may be made anew.
         place = (os.getpid(), self.job, self._host._actor_id.hex())
         if place not in _consumers:
@@ -142,6 +143,7 @@ class RayChannel:
 
         `held` is the number of items in the channel.
         """
+        check_connected()
         held += len(values)
         packer = Packer(next((limit for fewer, limit in INLINE if held < fewer), INLINE_IN_FULL))
         contents: list[Any] = [self._packed(packer, value) for value in values]

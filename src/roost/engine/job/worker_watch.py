@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from roost.engine.events import Event
 from roost.engine.processes import keeper
-from roost.engine.processes.log_files import NOISE
+from roost.engine.processes.log_files import BLOCKING, NOISE
 from roost.engine.processes.process_facts import Process, process_of, raylet_pid
 from roost.engine.workers.call_log import CallReader
 from roost.secret_names import hide_rest
@@ -239,7 +239,9 @@ def tail_of(logs: Iterable[str]) -> tuple[str, ...]:
     """The last lines of the first log that has any, without values that look secret."""
     for path in logs:
         lines = [
-            line.strip() for line in _end_of(path).splitlines() if line.strip() and not line.startswith(NOISE)
+            line.strip()
+            for line in _end_of(path).splitlines()
+            if line.strip() and not line.startswith(NOISE) and BLOCKING not in line
         ]
         if lines:
             return tuple(hide_rest(line[:TAIL_WIDTH]) for line in lines[-TAIL_LINES:])

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 NOISE = (":job_id:", ":actor_name:", ":task_name:")  # how lines begin that Ray writes for itself
+BLOCKING = (
+    "Using blocking ray.get inside async actor"  # Ray's warning, which a plain use of a channel brings too
+)
 PIECE = 64 * 1024  # bytes of one file in one answer
 ANSWER = 1024 * 1024  # bytes of all files in one answer
 LONGEST = 1024 * 1024  # bytes of a line

@@ -19,7 +19,7 @@ from roost.inventory.accelerators import accelerator_kind
 
 def start_allocated(order: AllocationOrder, node_id: str, devices: Sequence[str]) -> Any:
     visible = accelerator_kind(order.place.accelerator_type).visible(devices) if devices else {}
-    variables = {**visible, **{name: str(value) for name, value in order.variables.items()}}
+    variables = {**visible, **order.variables}
     program = cloudpickle.dumps((order.cls, tuple(order.args), dict(order.kwargs)))
     actor = allocated_actor(order.cls).options(
         name=order.name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=on_node(node_id)

@@ -118,8 +118,8 @@ class RayResult(GroupResult):
         if not ray.is_initialized() or ray_worker.global_worker.node is not self._connection:
             raise WorkerError(
                 code="RE116",
-                what=f"{self.group}.{self.method}: the cluster was shut down before its answer was read",
-                remedy="wait for results before cluster.shutdown()",
+                what=f"{self.group}.{self.method}: its answer is gone with the cluster, which was shut down",
+                remedy="wait for results before cluster.shutdown(), and keep what wait() returns",
             )
 
     @property

@@ -28,7 +28,7 @@ from roost.engine.processes.log_files import logs_of
 from roost.engine.processes.process_facts import Process, this_process
 from roost.engine.workers.arguments import assembled, constructor_arguments
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog, keep_own
-from roost.engine.workers.remote_errors import MOST_TEXT, Origin, as_portable, is_utf8
+from roost.engine.workers.remote_errors import Origin, as_portable, text_travels
 from roost.engine.workers.result import GENERATORS, refuse_generator
 from roost.engine.workers.worker import takes_nothing
 from roost.engine.workers.worker_context import WorkerContext, _become_worker
@@ -142,9 +142,7 @@ class WorkerHost:
         portable = as_portable(error, cloudpickle, Origin(*self._roost_seat, method))
         if portable is error:
             raise error
-        if len(str(error)) > MOST_TEXT or not is_utf8(
-            error
-        ):  # Ray would carry the whole text in its traceback
+        if not text_travels(error):  # Ray would carry the whole text in its traceback
             raise portable.with_traceback(error.__traceback__) from None
         raise portable from error
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.workers.worker_context import WorkerContext
+from roost.errors import ConfigurationError
 from roost.inventory.accelerators import accelerator_kind
-from roost.inventory.groups import NodeEnvironment
+from roost.inventory.groups import NodeEnvironment, variable_problem
 from roost.inventory.inventory import Inventory
 from roost.placement.placement import Placement
 from roost.secret_names import looks_secret
@@ -98,6 +99,20 @@ def configured_variables(environment: NodeEnvironment, node_paths: Mapping[str, 
     return variables
 
 
+def checked_variables(variables: Any) -> dict[str, str]:
+    """Variables that a program gives, as texts. Raises if a process cannot have them."""
+    if not isinstance(variables, Mapping):
+        problem = f"variables are a mapping of names to values, not a {type(variables).__name__}"
+    else:
+        problems = (variable_problem(str(name), value) for name, value in variables.items())
+        problem = next(filter(None, problems), "")
+    if problem:
+        raise ConfigurationError(
+            code="RC103", what=f"env_vars: {problem}", remedy="such as env_vars={'HF_HOME': '/data'}"
+        )
+    return {str(name): str(value) for name, value in variables.items()}
+
+
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     """The driver's library settings. Workers take those that their node does not set."""
     return {
@@ -112,7 +127,9 @@ def runtime_env(variables: Mapping[str, str], interpreter: str | None) -> dict[s
     wanted: dict[str, Any] = {}
     # No secrets: Ray shows these variables.
     early = {
-        name: value for name, value in variables.items() if name.startswith(EARLY) and not looks_secret(name)
+        name: value
+        for name, value in variables.items()
+        if name.startswith(EARLY) and not looks_secret(name, value)
     }
     if early:
         wanted["env_vars"] = early

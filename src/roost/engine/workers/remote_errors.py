@@ -24,14 +24,14 @@ def _said(finding: Any) -> str:
     return f"{getattr(finding, 'what', finding)}{f' ({why})' if why else ''}"
 
 
-MOST_BYTES = 1 << 20  # of a pickled error; larger ones are described
+MOST_BYTES = 1 << 20  # of a pickled error, and of its text with that of its causes; larger ones are described
 MOST_TEXT = 10_000  # characters kept of a longer text
 
 
-def is_utf8(error: BaseException) -> bool:
-    """Whether the error with its causes can be written as UTF-8. Ray ends a process that raises another one."""
+def text_travels(error: BaseException) -> bool:
+    """Whether Ray can carry the text of the error with its causes: short, and UTF-8, or Ray ends the process."""
     text = "".join(traceback.format_exception(type(error), error, None))
-    return _as_utf8(text) == text
+    return len(text) <= MOST_BYTES and _as_utf8(text) == text
 
 
 def _as_utf8(text: str) -> str:
@@ -112,7 +112,7 @@ def as_portable(error: BaseException, pickler: Any = pickle, origin: Origin | No
     if origin is not None:
         with contextlib.suppress(Exception):  # an exception may refuse attributes
             setattr(error, _ORIGIN, tuple(origin))
-    if travels(error) and is_utf8(error):
+    if travels(error) and text_travels(error):
         return error
     cut = tuple(map(_cut, error.args))
     args = error.args if travels(error.args) else cut if travels(cut) else ()
