@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +23,9 @@ from running import Program, eventually, new_job
 from roost.cli import main
 from roost.cli.output_schemas import output_schema
 from roost.engine.connection.actors import find_actor
+from roost.engine.events import Event
 from roost.engine.job import managers
+from roost.engine.job.job_folder import JobHistory, StartedProcess
 from roost.engine.job.node_agent import agent_name
 from roost.engine.operating.job_access import JobAccess
 
@@ -190,6 +193,40 @@ def test_a_driver_that_was_killed(run: Callable[..., Program], shell: Shell) -> 
     assert shell("down", job)[0] == 0
 
 
+def test_a_job_of_another_ray_has_not_ended(shell: Shell, connected: str) -> None:
+    job = new_job("elsewhere")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        history = JobHistory(job)  # locks the files, as a manager does
+        history.write_start({"token": "t", "address": where})
+        history.write(Event(action="launched"))
+        for verb in ("down", "logs", "stacks", "status"):
+            code, out, err = shell(verb, job, "--address", connected)
+            assert (code, out) == (4, ""), verb
+            assert f"help: --address {where}" in err, verb
+        code, out, err = shell("status", "--address", connected, "--json")
+        told = json.loads(out)
+        Draft202012Validator(output_schema("status")).validate(told)
+        states = {one["job"]: one["state"] for one in told["jobs"]}
+        assert (code, states[job]) == (0, "elsewhere")
+        assert f"job {job} runs on the Ray at {where}" in err
+    states = {one["job"]: one["state"] for one in json.loads(shell("status", "--json")[1])["jobs"]}
+    assert states[job] == "ended"  # its Ray is gone
+
+
+def test_processes_of_nodes_that_are_gone_are_not_counted(shell: Shell, connected: str) -> None:
+    job = new_job("past")
+    history = JobHistory(job)
+    history.write_start({"token": "t", "address": connected})
+    history.write_process(
+        StartedProcess(
+            component="a", rank=0, generation=0, node=0, node_id="gone", host="h", pid=1, started=1
+        )
+    )
+    code, _, err = shell("down", job)
+    assert (code, f"job {job} had ended already" in err) == (0, True), err
+
+
 def test_the_doctor_asks_every_node(shell: Shell, connected: str) -> None:
     code, out, err = shell("doctor", "--address", connected, "--json")
     told = json.loads(out)
@@ -212,6 +249,8 @@ def test_a_launch_that_hangs_in_a_constructor_shows_where(
     )
     assert "stuck:0  node 0" in text
     assert "stuck:0 | about to hang\n" in eventually(lambda: shell("logs", job)[1], 60, "its log is seen")
+    code, out, err = shell("logs", f"{job}:stuck:0")
+    assert (code, "about to hang" in out, "no processes" in err) == (0, True, False), err
     assert shell("down", job, "--grace", "20")[0] == 0
     assert_taken_down(program, job)
     assert_gone(job, [], [])

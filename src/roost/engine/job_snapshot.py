@@ -67,7 +67,7 @@ def channel_status(name: str, state: ChannelState | None) -> ChannelStatus:
 class JobSnapshot:
     job: str
     time: float  # seconds since the epoch
-    state: str  # "running" or "ended"
+    state: str  # "running", "ended", or "elsewhere": it runs on another Ray than the asked one
     plans: tuple[Plan, ...] = ()  # of its processes, as they are now; the last one launched if nothing runs
     driver: DriverStatus | None = None
     nodes: tuple[NodeStatus, ...] = ()
