@@ -53,8 +53,8 @@ class Actor(roost.Worker):
     def wait(self):
         threading.Event().wait()
 
-    def say(self, words):
-        print(words, flush=True)
+    def say(self):
+        print(f"built by {self.rank}", flush=True)
 
 class Rollout(roost.Worker):
     def generate(self):
@@ -119,7 +119,7 @@ def stubborn(run, config):
 
 def waits_for_a_file(run, config):
     print("driving", flush=True)
-    run["actor"].say("built").wait(timeout=60)
+    run["actor"].say().wait(timeout=60)
     while not os.path.exists("go"):
         time.sleep(0.1)
 
@@ -656,6 +656,9 @@ def test_who_watches_sees_an_embedded_ray_end_without_an_error(
         for watch in watches:  # each is connected now
             assert watch.stdout is not None
             assert watch.stdout.readline()
+        launched.until("built by 0")
+        launched.until("built by 1")
+        assert "\033[" not in launched.text  # it is no terminal
         (folder / "go").touch()
         assert launched.end() == 0, launched.text
         for watch in watches:
