@@ -25,9 +25,10 @@ from roost.cli.output_schemas import output_schema
 from roost.engine.connection.actors import find_actor
 from roost.engine.events import Event
 from roost.engine.job import managers
-from roost.engine.job.job_folder import JobHistory, StartedProcess
+from roost.engine.job.job_folder import JobHistory, StartedProcess, read_history
 from roost.engine.job.node_agent import agent_name
 from roost.engine.operating.job_access import JobAccess
+from roost.engine.operating.taking_down import _user
 
 pytestmark = pytest.mark.ray
 SCRIPT = str(Path(sys.executable).parent / "roost")
@@ -172,6 +173,11 @@ def test_two_jobs_with_drivers_that_answer_and_that_are_stopped(
         assert following.wait(60) == 0
     finally:
         following.kill()
+
+    # The histories say who took them down.
+    for job in (one, two):
+        (taken,) = [event for event in read_history(job) if event.action == "taken down"]
+        assert taken.detail == f"by {_user()}@{socket.gethostname()}"
 
     # The logs outlive the job.
     code, out, err = shell("logs", f"{one}:talker:0", "--json", "--out", "--tail", "1")

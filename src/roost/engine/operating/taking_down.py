@@ -16,6 +16,7 @@ from ray.util.placement_group import PlacementGroup, placement_group_table, remo
 
 from roost.engine.connection.actors import NAMESPACE, actors_of, find_actor
 from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.events import Event
 from roost.engine.job.managers import NodeManager, WorkerManager
 from roost.engine.job.open_jobs import TakeDownOrder, leave_order
 from roost.engine.operating.job_access import JobAccess
@@ -114,6 +115,8 @@ class TakingDown:
         job, run = self.access.job, str(self.access.run.get("token", ""))
         ask_head(lambda: leave_order(job, run, order))
         with contextlib.suppress(ClusterError, ValueError, ray.exceptions.RayError):  # it is ending already
+            events = [Event(action="taken down", detail=f"by {order.by}")]
+            ray.wait([find_actor(WorkerManager.NAME, job).record.remote(events)], timeout=ANSWER_WITHIN)
             told = find_actor(NodeManager.NAME, job).take_down.remote(order)
             ray.get(told, timeout=ANSWER_WITHIN)
 
