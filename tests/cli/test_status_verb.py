@@ -155,7 +155,10 @@ def test_a_job_is_seen_while_its_driver_is_busy_stopped_and_dead(
     assert engine["last_call"] == "pid returned"
     (channel,) = found["channels"]
     assert (channel["name"], channel["length"], channel["capacity"]) == ("samples", 3, 5)
-    assert [event["action"] for event in found["events"]] == ["launched", "launched"]
+    assert [(event["action"], event["detail"]) for event in found["events"]] == [
+        ("launched", "3 processes"),
+        ("launched", "1 process"),
+    ]
 
     # It is stopped, and so is a worker; another one is killed.
     driver.signal(signal.SIGSTOP)
