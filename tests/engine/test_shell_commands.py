@@ -254,6 +254,10 @@ def test_a_launch_that_hangs_in_a_constructor_shows_where(
         lambda: "never_ready" in (said := shell("stacks", job)[1]) and said, 60, "the constructor is seen"
     )
     assert "stuck:0  node 0" in text
+    assert ", 1 process starting" in shell("status", job)[1].splitlines()[0]
+    told = json.loads(shell("status", job, "--json")[1])
+    Draft202012Validator(output_schema("status")).validate(told)
+    assert told["jobs"][0]["starting"] == 1
     assert "stuck:0 | about to hang\n" in eventually(lambda: shell("logs", job)[1], 60, "its log is seen")
     code, out, err = shell("logs", f"{job}:stuck:0")
     assert (code, "about to hang" in out, "no processes" in err) == (0, True, False), err
