@@ -128,7 +128,11 @@ LATE = {
     "roost.cli.down": {"roost.engine.operating.job_access", "roost.engine.operating.taking_down"},
     "roost.cli.logs": {"roost.engine.operating.job_access", "roost.engine.operating.job_logs"},
     "roost.cli.stacks": {"roost.engine.operating.job_access", "roost.engine.operating.job_stacks"},
-    "roost.cli.running_job": {"roost.engine.connection.ray_connection"},
+    "roost.cli.launch": {"roost.engine.connection.ray_connection"},
+    "roost.cli.running_job": {
+        "roost.engine.connection.cluster_watch",
+        "roost.engine.connection.ray_connection",
+    },
     "roost.cli.status": {"roost.engine.job.job_reader"},
     "roost.cli.up": {  # for `up wait`
         "roost.engine.connection.discovery",

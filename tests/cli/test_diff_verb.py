@@ -93,6 +93,25 @@ def test_a_saved_plan_against_the_running_cluster(cli: Any, monkeypatch: pytest.
     assert "job 'other' holds accelerators 2-3" in done.err
 
 
+@pytest.mark.ray  # its module imports Ray
+def test_what_others_hold_is_counted_on_the_nodes_that_are_there(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from roost.engine.reservation import cluster_snapshot
+
+    cli("plan", "job.yaml", "--on", "2x8", "-o", "plan.json")
+    snapshot = cluster_snapshot.ClusterSnapshot(
+        inventory=roost.Inventory.parse("2x2"), holders=(Holder(name="job 'other'", node=0, count=2),)
+    )
+    monkeypatch.setattr(cluster_snapshot, "take_snapshot", lambda: snapshot)
+    done = cli("diff", "plan.json", "--live")
+    assert done.code == 3
+    assert "node 0 changed: 8 x nvidia_gpu -> 2 x nvidia_gpu" in done.out
+    assert done.err.count("error[RE107]") == 1  # nothing is held on node 1
+    assert "8 needed, 0 of 2 free; job 'other' holds 2" in done.err
+    assert cli("diff", "plan.json", "--live", "--exit-code").code == 6
+
+
 def test_show_shows_a_plan_as_plan_does(cli: Any) -> None:
     job = ["plan", "job.yaml", "cluster.component_placement.actor=0-7", "--on", "2x8"]
     first = cli(*job, "-o", "plan.json", "--svg", "a.svg", "--html", "a.html")

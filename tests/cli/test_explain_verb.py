@@ -128,6 +128,7 @@ def test_a_component_as_a_whole(cli: Any) -> None:
     assert lines[0] == "agent: 5 processes"
     assert lines[-1] == "  `0-1:0-4` puts processes 0-4 on nodes 0-1: 2 or 3 processes on each node"
     lines = cli("explain", "job.yaml", "rollout", "--on", "3x8").out.splitlines()
+    assert lines[0] == "rollout: 10 processes, on devices that actor, critic use too"
     assert lines[-1] == "  `16-19` puts processes 6-9 on accelerators 16-19: one each"
 
 

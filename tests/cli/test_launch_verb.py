@@ -30,7 +30,7 @@ workers:
 driver: program:main
 """
 PROGRAM = """\
-import os, sys, threading
+import os, sys, threading, time
 from pathlib import Path
 import roost
 
@@ -52,6 +52,9 @@ class Actor(roost.Worker):
 
     def wait(self):
         threading.Event().wait()
+
+    def say(self):
+        print(f"built by {self.rank}", flush=True)
 
 class Rollout(roost.Worker):
     def generate(self):
@@ -113,6 +116,12 @@ def stubborn(run, config):
     except KeyboardInterrupt:
         print("going on", flush=True)
         threading.Event().wait()
+
+def waits_for_a_file(run, config):
+    print("driving", flush=True)
+    run["actor"].say().wait(timeout=60)
+    while not os.path.exists("go"):
+        time.sleep(0.1)
 
 def shows_variable(run, config):
     print(run["actor"].variable("HF_TOKEN").wait(timeout=60))
@@ -628,6 +637,36 @@ def test_an_embedded_cluster_from_a_fresh_folder(launch: Callable[..., Launched]
     phases += ["processes: 3 of 3 ready", "verified", "running", "driving", "ending;", "interrupted"]
     assert [text.index(phase) for phase in phases] == sorted(text.index(phase) for phase in phases)
     assert "Traceback" not in text
+
+
+@pytest.mark.ray
+def test_who_watches_sees_an_embedded_ray_end_without_an_error(
+    launch: Callable[..., Launched], folder: Path
+) -> None:
+    from running import new_job, roost_command
+
+    job = new_job("short")
+    launched = launch("--on", "1x4", "--job", job, "driver=program:waits_for_a_file")
+    launched.until("driving")
+    watches = [
+        subprocess.Popen(roost_command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for words in (["status", job, "--watch", "--every", "0.2"], ["logs", job, "-f"])
+    ]
+    try:
+        for watch in watches:  # each is connected now
+            assert watch.stdout is not None
+            assert watch.stdout.readline()
+        launched.until("built by 0")
+        launched.until("built by 1")
+        assert "\033[" not in launched.text  # it is no terminal
+        (folder / "go").touch()
+        assert launched.end() == 0, launched.text
+        for watch in watches:
+            out, err = watch.communicate(timeout=60)
+            assert (watch.returncode, "error[" in err) == (0, False), out + err
+    finally:
+        for watch in watches:
+            watch.kill()
 
 
 @pytest.mark.ray

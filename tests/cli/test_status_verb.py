@@ -21,6 +21,7 @@ from roost.cli.status import Show, _watch
 from roost.engine.events import Event
 from roost.engine.job.job_folder import JobHistory
 from roost.engine.job_snapshot import JobSnapshot
+from roost.errors import ClusterGone
 
 
 @pytest.fixture
@@ -64,6 +65,9 @@ def test_a_history_is_shown_though_its_ray_cannot_be_reached() -> None:
         (["--web", "--watch"], "give one of them"),
         (["--web", "--json"], "give one of them"),
         (["--every", "0"], "--every"),
+        (["--every", "2"], "add --watch"),
+        (["a/b"], "is not the name of a job"),
+        (["job:actor"], "is not the name of a job"),
     ],
 )
 def test_wrong_usage(cli: Any, arguments: list[str], said: str) -> None:
@@ -89,6 +93,25 @@ def test_watching_ends_when_its_reader_leaves(monkeypatch: pytest.MonkeyPatch, a
         monkeypatch.setattr("sys.stdout", stdout)
         show = Show(one=True, show_all=False, as_json=as_json)
         _watch(read, quiet, "quiet", show, every=0)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_watching_ends_with_the_job_when_its_ray_ends_too(
+    capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    found = [JobSnapshot(job="short", time=0, state="running")]
+
+    def read() -> list[JobSnapshot]:
+        raise ClusterGone(code="RE128", what="the Ray cluster is gone")
+
+    _watch(read, found, "short", Show(one=True, show_all=False, as_json=as_json), every=0)
+    *_, last = capsys.readouterr().out.splitlines()
+    if as_json:
+        assert json.loads(last)["jobs"][0]["state"] == "ended"
+    else:
+        assert last.endswith("job short: running -> ended")
+    with pytest.raises(ClusterGone):  # nothing says that all jobs have ended in order
+        _watch(read, found, None, Show(one=False, show_all=False, as_json=as_json), every=0)
 
 
 def by_name(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -132,7 +155,10 @@ def test_a_job_is_seen_while_its_driver_is_busy_stopped_and_dead(
     assert engine["last_call"] == "pid returned"
     (channel,) = found["channels"]
     assert (channel["name"], channel["length"], channel["capacity"]) == ("samples", 3, 5)
-    assert [event["action"] for event in found["events"]] == ["launched", "launched"]
+    assert [(event["action"], event["detail"]) for event in found["events"]] == [
+        ("launched", "3 processes"),
+        ("launched", "1 process"),
+    ]
 
     # It is stopped, and so is a worker; another one is killed.
     driver.signal(signal.SIGSTOP)

@@ -155,6 +155,12 @@ def test_nodes_of_one_machine_and_machines_with_the_same_fault_share_a_finding()
     assert finding.what == "10.0.0.1, 10.0.0.3: a process may have 1,024 files open"
 
 
+def test_a_low_hard_limit_is_raised_first() -> None:
+    (finding,) = diagnose_cluster([replace(SOUND, machine=replace(MACHINE, open_files=(256, 256)))])
+    first = "raise the hard limit, 256, in /etc/security/limits.conf first"
+    assert finding.remedy == f"{first}, then ulimit -n 65536 before Ray is started"
+
+
 # -- this machine --------------------------------------------------------------------------------------------
 
 

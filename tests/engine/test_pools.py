@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from running import eventually, new_job
 
 import roost
 from roost import Layout
+from roost.engine.placement_groups import RoleGroup
 from roost.engine.reservation import bundle_requests, measuring, reservation
 
 pytestmark = pytest.mark.ray
@@ -253,6 +255,15 @@ def test_a_pool_over_what_a_group_holds_leaves_the_group_alone(other: roost.Clus
                 other.pool(Layout(actor_num_gpus_per_node=2, rollout_num_gpus=0, accelerators="1-2"))
             assert len(pool) == 3
         assert group.echo(1).wait(60) == [(0, 1), (1, 1)]
+
+
+def test_one_is_not_counted_as_several() -> None:
+    role = RoleGroup.__new__(RoleGroup)
+    role.positions = [SimpleNamespace(node=0)]
+    assert repr(role) == "<1 position on nodes [0]>"
+    rollout = roost.RolloutManager.__new__(roost.RolloutManager)
+    rollout.groups = {"rollout": [object()]}  # type: ignore[dict-item]
+    assert repr(rollout) == "<rollout of 1 engine in 1 group>"
 
 
 def test_a_released_pool_ends_what_runs_on_it_and_is_of_no_more_use(cluster: roost.Cluster) -> None:

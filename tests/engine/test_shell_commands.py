@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,9 +23,12 @@ from running import Program, eventually, new_job
 from roost.cli import main
 from roost.cli.output_schemas import output_schema
 from roost.engine.connection.actors import find_actor
+from roost.engine.events import Event
 from roost.engine.job import managers
+from roost.engine.job.job_folder import JobHistory, StartedProcess, read_history
 from roost.engine.job.node_agent import agent_name
 from roost.engine.operating.job_access import JobAccess
+from roost.engine.operating.taking_down import _user
 
 pytestmark = pytest.mark.ray
 SCRIPT = str(Path(sys.executable).parent / "roost")
@@ -170,6 +174,11 @@ def test_two_jobs_with_drivers_that_answer_and_that_are_stopped(
     finally:
         following.kill()
 
+    # The histories say who took them down.
+    for job in (one, two):
+        (taken,) = [event for event in read_history(job) if event.action == "taken down"]
+        assert taken.detail == f"by {_user()}@{socket.gethostname()}"
+
     # The logs outlive the job.
     code, out, err = shell("logs", f"{one}:talker:0", "--json", "--out", "--tail", "1")
     assert (code, [one[3] for one in said_by(out)]) == (0, ["hello", "still here"]), err
@@ -188,6 +197,40 @@ def test_a_driver_that_was_killed(run: Callable[..., Program], shell: Shell) -> 
     code, out, err = shell("logs", job)
     assert (code, out) == (0, "talker:0 ! warned 0\ntalker:0 | built 0\n"), err
     assert shell("down", job)[0] == 0
+
+
+def test_a_job_of_another_ray_has_not_ended(shell: Shell, connected: str) -> None:
+    job = new_job("elsewhere")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        history = JobHistory(job)  # locks the files, as a manager does
+        history.write_start({"token": "t", "address": where})
+        history.write(Event(action="launched"))
+        for verb in ("down", "logs", "stacks", "status"):
+            code, out, err = shell(verb, job, "--address", connected)
+            assert (code, out) == (4, ""), verb
+            assert f"help: --address {where}" in err, verb
+        code, out, err = shell("status", "--address", connected, "--json")
+        told = json.loads(out)
+        Draft202012Validator(output_schema("status")).validate(told)
+        states = {one["job"]: one["state"] for one in told["jobs"]}
+        assert (code, states[job]) == (0, "elsewhere")
+        assert f"job {job} runs on the Ray at {where}" in err
+    states = {one["job"]: one["state"] for one in json.loads(shell("status", "--json")[1])["jobs"]}
+    assert states[job] == "ended"  # its Ray is gone
+
+
+def test_processes_of_nodes_that_are_gone_are_not_counted(shell: Shell, connected: str) -> None:
+    job = new_job("past")
+    history = JobHistory(job)
+    history.write_start({"token": "t", "address": connected})
+    history.write_process(
+        StartedProcess(
+            component="a", rank=0, generation=0, node=0, node_id="gone", host="h", pid=1, started=1
+        )
+    )
+    code, _, err = shell("down", job)
+    assert (code, f"job {job} had ended already" in err) == (0, True), err
 
 
 def test_the_doctor_asks_every_node(shell: Shell, connected: str) -> None:
@@ -211,7 +254,13 @@ def test_a_launch_that_hangs_in_a_constructor_shows_where(
         lambda: "never_ready" in (said := shell("stacks", job)[1]) and said, 60, "the constructor is seen"
     )
     assert "stuck:0  node 0" in text
+    assert ", 1 process starting" in shell("status", job)[1].splitlines()[0]
+    told = json.loads(shell("status", job, "--json")[1])
+    Draft202012Validator(output_schema("status")).validate(told)
+    assert told["jobs"][0]["starting"] == 1
     assert "stuck:0 | about to hang\n" in eventually(lambda: shell("logs", job)[1], 60, "its log is seen")
+    code, out, err = shell("logs", f"{job}:stuck:0")
+    assert (code, "about to hang" in out, "no processes" in err) == (0, True, False), err
     assert shell("down", job, "--grace", "20")[0] == 0
     assert_taken_down(program, job)
     assert_gone(job, [], [])

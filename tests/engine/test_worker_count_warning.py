@@ -54,6 +54,27 @@ def test_it_is_shown_by_other_clusters_and_afterwards(
     assert shown[-1].startswith("afterwards")
 
 
+def test_for_a_command_everything_goes_to_stderr_plain_and_unmerged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from roost.engine.connection.ray_connection import prints_on_stderr
+
+    monkeypatch.delenv("RAY_DEDUP_LOGS", raising=False)
+    monkeypatch.setenv("RAY_COLOR_PREFIX", "1")
+    with prints_on_stderr(colour=False):
+        for source in ("4711", "4712", "raylet"):
+            say("the same of each", source)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "(pid=4711) the same of each",
+        "(pid=4712) the same of each",
+        "(raylet) the same of each",
+    ]
+    say("afterwards")
+    assert "afterwards" in capsys.readouterr().out
+
+
 def test_this_ray_says_it_in_these_words_and_this_way() -> None:
     import ray
     from ray._private import worker

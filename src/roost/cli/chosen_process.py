@@ -56,13 +56,14 @@ def _target(context: click.Context, parameter: click.Parameter, value: str) -> T
 target_argument = click.argument("target", metavar="JOB[:COMPONENT[:RANK]]", callback=_target)
 
 
-def _job(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not NAME.fullmatch(value):
+def _job(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not NAME.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not the name of a job")
     return value
 
 
 job_argument = click.argument("job", metavar="JOB", callback=_job)
+optional_job_argument = click.argument("job", required=False, callback=_job)
 
 
 def described(process: StartedProcess) -> dict[str, object]:

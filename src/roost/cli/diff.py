@@ -8,7 +8,7 @@ import click
 
 from roost.cli.chosen_cluster import cluster_options, live_option, live_snapshot
 from roost.cli.chosen_plan import ClusterChoice, check_overrides, is_saved_plan, saved_plan
-from roost.cli.ending import DIFFERENT, FINE, emit, emit_result, located, refused, tell_findings
+from roost.cli.ending import DIFFERENT, code_for, emit, emit_result, located, refused, tell_findings
 from roost.cli.shell_completion import complete_override
 from roost.config.document import JobFile
 from roost.errors import Finding, RoostError
@@ -68,7 +68,7 @@ def command(
     else:
         emit(render_differences(found, *names, show_all))
     tell_findings(findings)
-    return DIFFERENT if found and as_exit_code else FINE
+    return DIFFERENT if found and as_exit_code else code_for(findings)
 
 
 def _side(name: str, plan: Plan | None) -> dict[str, object]:
@@ -86,7 +86,8 @@ def _with_cluster(file: JobFile, where: ClusterChoice) -> tuple[Plan, Difference
         )
         raise click.UsageError(f"only a saved plan is compared with the running cluster; {remedy}.")
     there = live_snapshot()
-    return saved, cluster_differences(saved, there.inventory), availability(saved, None, there.holders)
+    held = availability(saved, None, there.holders, there.inventory.nodes)
+    return saved, cluster_differences(saved, there.inventory), held
 
 
 def _both(

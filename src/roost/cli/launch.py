@@ -17,7 +17,7 @@ from roost.cli.chosen_cluster import chosen_inventory, model_parallel_option, pl
 from roost.cli.chosen_job import job_arguments
 from roost.cli.chosen_plan import check_overrides
 from roost.cli.driver import drive
-from roost.cli.ending import FINE, INTERRUPTED, code_of, emit_line, located, tell, tell_findings
+from roost.cli.ending import FINE, INTERRUPTED, code_of, emit_line, located, tell, tell_findings, wants_colour
 from roost.cli.interrupts import Interrupts, interrupts
 from roost.cli.launch_progress import LaunchProgress
 from roost.cli.options import seconds_option
@@ -234,6 +234,9 @@ def _where(ready: Prepared, options: LaunchOptions, started: ExitStack) -> dict[
     """The cluster's arguments that say where it is. Starts an embedded Ray if one is asked for."""
     if wants_inline(None):
         return {"inline": options.on}
+    from roost.engine.connection.ray_connection import prints_on_stderr
+
+    started.enter_context(prints_on_stderr(wants_colour(sys.stderr)))  # stdout belongs to the driver
     if ready.shape is not None:
         tell(f"starting an embedded Ray: {ready.shape}")
         return {"address": started.enter_context(embedded(ready.shape))}

@@ -36,6 +36,8 @@ def command(
 
     with JobAccess(target.job, address_for(address, target.job)) as job:
         known = job.processes()
+        if job.running and not any(map(target.covers, known)):
+            known = job.latest(known)
         target.check(known)
         if not job.running:
             tell(f"job {target.job} has ended; these are the logs of its last run")

@@ -166,6 +166,7 @@ class ShownJob(Printed):
     driver: DriverStatus | None
     nodes: list[NodeStatus]
     processes: list[ShownProcess]
+    starting: int
     channels: list[ChannelStatus]
     events: list[ShownEvent]
     silent: list[str]

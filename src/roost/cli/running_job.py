@@ -63,14 +63,16 @@ def no_ray(runs: str, what: str = _NO_RAY, remedy: str = _NAME_ONE) -> ClusterEr
 
 
 @contextmanager
-def connected(address: str) -> Iterator[None]:
-    """This process is connected to Ray inside the `with` block. Starts nothing there."""
+def connected(address: str) -> Iterator[str]:
+    """This process is connected to Ray inside the `with` block, which gets its address. Starts nothing there."""
+    from roost.engine.connection.cluster_watch import expect_end
     from roost.engine.connection.ray_connection import connect
 
     with _ended_if_late(address):
         connection = connect(address, None, may_start=False)
+    expect_end()  # an embedded Ray ends with its job
     try:
-        yield
+        yield connection.address
     finally:
         with _ended_if_late(address):
             connection.close()

@@ -7,13 +7,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from roost.cli.chosen_process import optional_job_argument
 from roost.cli.ending import (
     FINE,
     code_of,
@@ -22,6 +25,7 @@ from roost.cli.ending import (
     emit_result,
     has_reader,
     refused,
+    tell,
     tell_findings,
     wants_colour,
     width_of,
@@ -30,9 +34,9 @@ from roost.cli.live_page import LOOPBACK, check_web, serve_jobs
 from roost.cli.options import seconds_option
 from roost.cli.running_job import address_option, chosen_address, connected, no_ray
 from roost.config.fields import NAME
-from roost.engine.job.job_folder import past_jobs, read_history
+from roost.engine.job.job_folder import address_elsewhere, check_not_elsewhere, past_jobs, read_history
 from roost.engine.job_snapshot import JobSnapshot
-from roost.errors import ClusterError, JobEnded
+from roost.errors import ClusterError, ClusterGone, JobEnded
 from roost.views.job_text import render_changes, render_job, render_jobs
 from roost.web.live_jobs import Read
 
@@ -41,7 +45,7 @@ ShowJobs = Callable[[Sequence[JobSnapshot]], bool]  # False once nobody reads it
 
 
 @click.command("status")
-@click.argument("job", required=False)
+@optional_job_argument
 @address_option
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C or the end of the job.")
 @seconds_option("--every", 1.0, "How often --watch looks.", least=0.1)
@@ -78,6 +82,8 @@ def command(
     """
     if not web and (host is not None or port is not None or opens):
         raise click.UsageError("--host, --port and --open say how --web serves; add --web.")
+    if not watch and click.get_current_context().get_parameter_source("every") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--every says how often --watch looks; add --watch.")
     if web and (watch or as_json):
         raise click.UsageError("--web serves a page, and --watch and --json print; give one of them.")
     if web:
@@ -87,7 +93,7 @@ def command(
     problem: ClusterError = no_ray("no Ray and no job")
     if reached is not None:
         try:
-            with connected(reached):
+            with connected(reached) as reached:
                 from roost.engine.job.job_reader import JobsReader
 
                 read = partial(JobsReader(job).read, timeout)
@@ -97,12 +103,16 @@ def command(
                 elif watch:
                     _watch(read, found, job, show, every)
                 else:
-                    ended = past_snapshots(None, besides=[one.job for one in found]) if job is None else []
-                    show.jobs([*found, *ended])
+                    others = (
+                        past_snapshots(reached, besides=[one.job for one in found]) if job is None else []
+                    )
+                    show.jobs([*found, *others])
             return FINE
         except ClusterError as error:
             problem = error
-    past = past_snapshots(job)
+    if job is not None and reached is not None:
+        check_not_elsewhere(job, reached)
+    past = past_snapshots(reached, only=job)
     if not past:
         return refused(problem, "", as_json)
     show.jobs(past)
@@ -119,18 +129,30 @@ def _watch(read: Read, found: Sequence[JobSnapshot], job: str | None, show: Show
             time.sleep(every)
             if not has_reader(sys.stdout):
                 break
-            found = read()
+            try:
+                found = read()
+            except ClusterGone:
+                if job is None:
+                    raise
+                found = [replace(found[0], time=time.time(), state="ended", silent=())]
 
 
-def past_snapshots(job: str | None, besides: Sequence[str] = ()) -> list[JobSnapshot]:
-    """A job that has ended, or the last ones that have, from their histories on this machine."""
-    names = [job] if job is not None else [name for name in past_jobs() if name not in besides][:MOST_ENDED]
-    histories = {name: read_history(name) for name in names if NAME.fullmatch(name)}
+def past_snapshots(
+    asked: str | None, only: str | None = None, besides: Sequence[str] = ()
+) -> list[JobSnapshot]:
+    """The jobs of this machine that run on another Ray than the asked one, and the last ones that have ended."""
+    names = [only] if only is not None else [name for name in past_jobs() if name not in besides]
+    names = [name for name in names if NAME.fullmatch(name)]
+    others = {name: where for name in names if (where := address_elsewhere(name, asked)) is not None}
+    ended = [name for name in names if name not in others][:MOST_ENDED]
+    for name, where in others.items():
+        tell(f"job {name} runs on the Ray at {where}; `roost status {name} --address {where}` shows it")
+    states = dict.fromkeys(others, "elsewhere") | dict.fromkeys(ended, "ended")
     now = time.time()
     return [
-        JobSnapshot(job=name, time=now, state="ended", events=tuple(events))
-        for name, events in histories.items()
-        if events
+        JobSnapshot(job=name, time=now, state=state, events=tuple(events))
+        for name, state in states.items()
+        if (events := read_history(name))
     ]
 
 

@@ -65,7 +65,16 @@ def of_form(pattern: str, rule: str) -> Callable[[click.Context, click.Parameter
 one_word = of_form(WORD, "write one word")
 
 
-@click.group("up", subcommand_metavar="TARGET")
+class Targets(click.Group):
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        with formatter.section("Targets"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(limit)) for name, one in sorted(self.commands.items())]
+            )
+
+
+@click.group("up", cls=Targets, subcommand_metavar="TARGET")
 def command() -> None:
     """Write what starts Ray for a job, and run it where that is possible.
 

@@ -67,11 +67,12 @@ def channel_status(name: str, state: ChannelState | None) -> ChannelStatus:
 class JobSnapshot:
     job: str
     time: float  # seconds since the epoch
-    state: str  # "running" or "ended"
+    state: str  # "running", "ended", or "elsewhere": it runs on another Ray than the asked one
     plans: tuple[Plan, ...] = ()  # of its processes, as they are now; the last one launched if nothing runs
     driver: DriverStatus | None = None
     nodes: tuple[NodeStatus, ...] = ()
     processes: tuple[ProcessStatus, ...] = ()  # plan by plan, component by component, in rank order
+    starting: int = 0  # processes of groups that are being launched; they are not among `processes` yet
     channels: tuple[ChannelStatus, ...] = ()
     events: tuple[Event, ...] = ()  # the latest last
     silent: tuple[str, ...] = ()  # the processes that did not answer in time, in words
@@ -100,6 +101,7 @@ class JobSnapshot:
             "driver": None if self.driver is None else asdict(self.driver),
             "nodes": [asdict(one) for one in self.nodes],
             "processes": [one.to_dict() for one in self.processes],
+            "starting": self.starting,
             "channels": [asdict(one) for one in self.channels],
             "events": [one.to_dict() for one in self.events[-most_events:]],
             "silent": list(self.silent),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from roost.engine.backend import Position
 from roost.engine.cluster import Cluster
-from roost.errors import ClusterError, PlacementError
+from roost.errors import ClusterError, PlacementError, counted
 from roost.inventory.accelerators import accelerator_kind
 from roost.inventory.resources import ACCELERATOR
 from roost.placement.placement import Device
@@ -95,7 +95,7 @@ class RoleGroup:
         span = f"they are on nodes {nodes[0]} and {nodes[-1]}" if len(nodes) > 1 else ""
         return PlacementError(
             code="RP102",
-            what=f"no actor can have {count!r} positions from {first!r} on"[:200],
+            what=f"no actor can have {count!r} position{'s' * (count != 1)} from {first!r} on"[:200],
             why=span or f"there are {len(self.positions)}, counted from 0",
         )
 
@@ -109,7 +109,7 @@ class RoleGroup:
         return (self.placement_group, self.bundles, self.devices)[index]
 
     def __repr__(self) -> str:
-        return f"<{len(self.positions)} positions on nodes {sorted(set(self.nodes))}>"
+        return f"<{counted(len(self.positions), 'position')} on nodes {sorted(set(self.nodes))}>"
 
 
 class PlacementGroups(dict[str, RoleGroup | None]):

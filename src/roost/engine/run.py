@@ -18,7 +18,7 @@ from roost.engine.status import Status, absent_status
 from roost.engine.trace import trace_events
 from roost.engine.workers.result import seconds_or
 from roost.engine.workers.worker import START_WITHIN
-from roost.errors import ClusterError, WorkerError, error_for, nearest
+from roost.errors import ClusterError, WorkerError, counted, error_for, nearest
 from roost.planning.component_plan import needs_of
 from roost.planning.files import write_file
 from roost.planning.launch_preparation import on_nodes, shape_differences, with_secrets
@@ -213,7 +213,7 @@ def start_run(
         for order in orders
     }
     launched = [
-        Event(action="launched", component=order.name, detail=f"{len(order.placements)} processes")
+        Event(action="launched", component=order.name, detail=counted(len(order.placements), "process"))
         for order in orders
     ]
     backend.record(launched)

@@ -38,6 +38,7 @@ class Explanation:
     path: Path = ()  # of the rule in the job
     where: Span | None = None  # of the rule in the job's file
     counting: tuple[str, ...]
+    shares_with: tuple[str, ...] = ()  # the components that use devices of this one too
     process: ProcessExplanation | None = None
 
 
@@ -71,8 +72,15 @@ def explain(plan: Plan, component: str, rank: int | None = None, job: Job | None
         path=path,
         where=where,
         counting=(*_from_layout(job, found), *counting.sentences(rank)),
+        shares_with=tuple(_shares_with(plan, component)),
         process=None if rank is None else _process(plan, found, found.members[rank]),
     )
+
+
+def _shares_with(plan: Plan, own: str) -> Iterator[str]:
+    there = [{use.component for use in uses} for uses in set(plan.occupancy.values())]
+    others = set[str]().union(*(names for names in there if own in names)) - {own}
+    return (name for name in plan.components if name in others)
 
 
 def _position(counting: _Counting, rank: int | None, job: Job | None) -> tuple[Path, Span | None]:

@@ -62,8 +62,10 @@ def shortages(
     return findings
 
 
-def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -> list[Finding]:
-    """Findings about the plan's accelerators that others hold."""
+def availability(
+    plan: Plan, layout: Layout | None, holders: Sequence[Holder], there: Sequence[Node] | None = None
+) -> list[Finding]:
+    """Findings about the plan's accelerators that others hold. `there` are the cluster's nodes, if not as planned."""
     holders = [holder for holder in holders if holder.node < len(plan.inventory.nodes)]
     if not holders:
         return []
@@ -74,19 +76,20 @@ def availability(plan: Plan, layout: Layout | None, holders: Sequence[Holder]) -
         for device, uses in plan.occupancy.items()
         if not device.group and any(use.component not in pooled for use in uses)
     )
-    findings = shortages(needs, plan.inventory.nodes, holders)
+    held = {rank: needs[rank] for rank in {holder.node for holder in holders} & needs.keys()}
+    findings = shortages(held, there or plan.inventory.nodes, holders)
     if pool is None or not pool.reserved:
         return findings
     nodes = [slot.node for slot in plan.inventory.resources(pool.node_group).slots]
     _, missing = first_free(pool.reserved, nodes, holders)
-    there = [holder for holder in holders if holder.node in {node.rank for node in nodes}]
-    if missing or not there:
+    beside = [holder for holder in holders if holder.node in {node.rank for node in nodes}]
+    if missing or not beside:
         return findings + missing
-    held = "; ".join(f"{plan.inventory.nodes[one.node]}: {one.name} holds {one.count:g}" for one in there[:4])
+    why = "; ".join(f"{plan.inventory.nodes[one.node]}: {one.name} holds {one.count:g}" for one in beside[:4])
     moved = Finding(
         code="RW204",
         what="others hold accelerators here, and the pool takes the first free ones: it may sit elsewhere than shown",
-        why=held,
+        why=why,
         remedy="name the accelerators in cluster.layout.accelerators, or wait for the holders to end",
         path=("cluster", "layout"),
     )

@@ -18,6 +18,7 @@ from roost.errors import (
     LaunchError,
     RoostError,
     WorkerError,
+    counted,
     nearest,
 )
 from roost.rl.addresses import parse_addresses
@@ -355,7 +356,8 @@ class RolloutManager(AbstractContextManager["RolloutManager"]):
         self.shutdown()
 
     def __repr__(self) -> str:
-        return f"<rollout of {sum(map(len, self.groups.values()))} engines in {len(self.groups)} groups>"
+        engines = counted(sum(map(len, self.groups.values())), "engine")
+        return f"<rollout of {engines} in {counted(len(self.groups), 'group')}>"
 
 
 def _together(errors: Sequence[RoostError]) -> RoostError:

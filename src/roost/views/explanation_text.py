@@ -22,7 +22,8 @@ def render_explanation(found: Explanation, job: str) -> str:
 def _head(found: Explanation) -> str:
     own = found.process
     if own is None:
-        return f"{found.component}: {counted(found.world_size, 'process')}"
+        beside = f", on devices that {', '.join(found.shares_with)} use too" if found.shares_with else ""
+        return f"{found.component}: {counted(found.world_size, 'process')}{beside}"
     host = f" ({own.host})" if own.host else ""
     held = ranges(own.devices)
     holds = f", {own.kind}{'s' * (not held.isdecimal())} {held}" if held else ""

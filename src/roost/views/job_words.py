@@ -107,6 +107,8 @@ def headline(snapshot: JobSnapshot) -> str:
         words += f" for {duration(snapshot.time - began)}"
     elif snapshot.state == "ended" and snapshot.events:
         words += f", its last event {duration(snapshot.time - snapshot.events[-1].time)} ago"
+    if snapshot.starting:
+        words += f", {counted(snapshot.starting, 'process')} starting"
     plans = [
         f"{plan.short_digest}{f' of {plan.job_file}' if plan.job_file else ''}" for plan in snapshot.plans
     ]

@@ -8,10 +8,11 @@ import ipaddress
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import ray
+from ray._private import ray_logging
 from ray._private import worker as ray_worker
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
@@ -246,6 +247,25 @@ def hide_if_embedded() -> Callable[[], None]:
 
     ray_worker.print_to_stdstream = filtered
     return undo
+
+
+@contextlib.contextmanager
+def prints_on_stderr(colour: bool) -> Iterator[None]:
+    """Inside the block, what workers print and Ray says goes to stderr, and no line is merged with another."""
+    show, merges = ray_worker.print_worker_logs, ray_logging.RAY_DEDUP_LOGS
+
+    def on_stderr(data: dict[str, Any], print_file: Any, *args: Any, **kwargs: Any) -> None:
+        show(data, sys.stderr, *args, **kwargs)
+
+    ray_worker.print_worker_logs = on_stderr
+    if "RAY_DEDUP_LOGS" not in os.environ:
+        ray_logging.RAY_DEDUP_LOGS = False
+    if not colour:
+        os.environ["RAY_COLOR_PREFIX"] = "0"
+    try:
+        yield
+    finally:
+        ray_worker.print_worker_logs, ray_logging.RAY_DEDUP_LOGS = show, merges
 
 
 def _is_no_secondary_error(record: logging.LogRecord) -> bool:

@@ -101,12 +101,12 @@ def _open_files(facts: MachineFacts) -> Iterator[Finding]:
             code="RW222",
             what=f"a process may have {soft:,} files open",
             why="every process of a job has connections to many others, and Ray to all",
-            remedy=f"ulimit -n {min(65_536, hard) if hard > 0 else 65_536} before Ray is started"
-            + (
-                f"; the hard limit, {hard:,}, is set in /etc/security/limits.conf"
+            remedy=(
+                f"raise the hard limit, {hard:,}, in /etc/security/limits.conf first, then "
                 if 0 < hard < 65_536
                 else ""
-            ),
+            )
+            + "ulimit -n 65536 before Ray is started",
         )
 
 

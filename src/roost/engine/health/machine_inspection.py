@@ -119,14 +119,14 @@ def _job_folders(root: str) -> Iterable[tuple[str, float, int]]:
         path = os.path.join(root, name)
         with contextlib.suppress(OSError):
             names = os.listdir(path)
-            if any(_is_in_use(os.path.join(path, file)) for file in names):
+            if any(is_in_use(os.path.join(path, file)) for file in names):
                 continue
             files = [os.lstat(os.path.join(path, file)) for file in names]
             written = max([os.lstat(path).st_mtime, *(file.st_mtime for file in files)])
             yield path, max(0.0, time.time() - written) / _DAY, sum(file.st_size for file in files)
 
 
-def _is_in_use(path: str) -> bool:
+def is_in_use(path: str) -> bool:
     """Whether a manager, which may run on another node, has locked the file. True where that cannot be told."""
     try:
         with open(path, "r+b") as file:  # noqa: PTH123

@@ -20,7 +20,9 @@ from typing import Any
 
 from roost.engine.connection.listening import listens
 from roost.engine.events import Event
+from roost.engine.health.machine_inspection import is_in_use
 from roost.engine.processes.process_facts import Process
+from roost.errors import ClusterError
 
 EVENTS = "events.jsonl"
 PROCESSES = "processes.jsonl"
@@ -225,6 +227,23 @@ def address_of(job: str) -> str | None:
     found = read_processes(job)
     address = str(found[0].get("address", "")) if found is not None else ""
     return address if listens(address) else None
+
+
+def address_elsewhere(job: str, asked: str | None) -> str | None:
+    """Where a job of this machine runs, if that is another Ray than the asked one."""
+    where = address_of(job) if is_in_use(os.path.join(job_folder(job), EVENTS)) else None
+    return where if where != asked else None
+
+
+def check_not_elsewhere(job: str, asked: str) -> None:
+    """Raise if the job runs on another Ray than the asked one, which knows nothing of it."""
+    if (where := address_elsewhere(job, asked)) is not None:
+        raise ClusterError(
+            code="RE106",
+            what=f"job {job!r} does not run on the Ray at {asked}",
+            why=f"it runs on the Ray at {where}",
+            remedy=f"--address {where}",
+        )
 
 
 def latest_address() -> str | None:

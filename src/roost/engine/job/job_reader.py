@@ -42,6 +42,7 @@ MOST_EVENTS = 1_000
 MOST_CHANNELS = 200
 MOST_AT_ONCE = 16  # jobs
 _CHANNEL = channel_actor("")
+_HOSTS = (_CHANNEL, "data-buffer:")  # of channels and data buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class JobReader:
             driver=self._driver(answers),
             nodes=tuple(self._nodes(answers, alive, silent)),
             processes=tuple(self._processes(answers)),
+            starting=self._starting(there),
             channels=tuple(
                 channel_status(name.removeprefix(_CHANNEL), answers.get(name, (None,))[0])
                 for name in channels
@@ -245,6 +247,13 @@ class JobReader:
         for names in running.values():  # groups of plans that are not known yet
             for name in names:
                 yield from self._group(name, seen)
+
+    def _starting(self, there: Collection[str]) -> int:
+        """How many of these actors are workers of groups that the managers do not know yet."""
+        agents = {agent_name(node.node_id) for node in self._layout.get("facts", ())}
+        workers = [name for name in there if name not in agents and not name.startswith(_HOSTS)]
+        named = [name.rpartition(":") for name in workers]
+        return sum(rank.isdecimal() and group not in self._groups for group, _, rank in named)
 
     def _group(self, name: str, seen: Mapping[tuple[str, Process], ProcessSight]) -> Iterator[ProcessStatus]:
         group, ranks = self._groups[name], self._ranks()

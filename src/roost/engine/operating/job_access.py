@@ -15,13 +15,13 @@ import ray
 from ray._private import state as ray_state
 
 from roost.engine.connection.actors import NAMESPACE, job_namespace, named_actors
-from roost.engine.connection.cluster_watch import ask_head, check_head
+from roost.engine.connection.cluster_watch import ask_head, check_head, expect_end
 from roost.engine.connection.discovery import living_nodes
 from roost.engine.connection.embedded import own_cluster_address
 from roost.engine.connection.ray_connection import connect
 from roost.engine.job.agents import agent_on, start_agents
 from roost.engine.job.channel_host import ChannelHost
-from roost.engine.job.job_folder import StartedProcess, address_of, read_processes
+from roost.engine.job.job_folder import StartedProcess, address_of, check_not_elsewhere, read_processes
 from roost.engine.job.managers import MANAGERS, NodeManager, WorkerManager, running_jobs
 from roost.engine.job.node_agent import NodeAgent
 from roost.engine.job.ray_buffer import BufferHost
@@ -46,6 +46,7 @@ class JobAccess(AbstractContextManager["JobAccess"]):
         self.job = job
         where = address or os.environ.get("RAY_ADDRESS") or _address_of(job)
         self._connection = connect(where, None, may_start=False)
+        expect_end()  # an embedded Ray ends with its job
         self._stays = False
         self._own: dict[str, Any] = {}  # agents that this command has started, by node
         self._agentless: set[str] = set()  # nodes whose agent of the job is dead: Ray still finds it by name
@@ -72,6 +73,7 @@ class JobAccess(AbstractContextManager["JobAccess"]):
                 known = self._folder()
                 self.run = known[0] if known is not None else {}
                 return
+        check_not_elsewhere(self.job, self._connection.address)
         found = self._folder()
         if found is None:
             raise ClusterError(

@@ -132,9 +132,9 @@ class JobLogs:
             asked[agent.read_logs.remote([one.position for one in files], ASK_FOR)] = (node, files)
 
     def _find(self, tail: int | None) -> None:
-        """Add the log files of new processes. While no process is known, add those of starting ones."""
+        """Add the log files of new processes. While no chosen process is known, add those of starting ones."""
         known = self.access.processes()
-        for process in known or self.access.starting():
+        for process in known if any(map(self.chosen, known)) else self.access.starting(known):
             if not self.chosen(process):
                 continue
             for stream, path in zip(STREAMS, process.logs, strict=False):

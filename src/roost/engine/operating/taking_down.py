@@ -15,7 +15,8 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 from roost.engine.connection.actors import NAMESPACE, actors_of, find_actor
-from roost.engine.connection.cluster_watch import ask_head, expect_end
+from roost.engine.connection.cluster_watch import ask_head
+from roost.engine.events import Event
 from roost.engine.job.managers import NodeManager, WorkerManager
 from roost.engine.job.open_jobs import TakeDownOrder, leave_order
 from roost.engine.operating.job_access import JobAccess
@@ -83,7 +84,6 @@ class TakingDown:
         self._note_families()  # this command's own agents outlive the job, and see what is left of it
         driver = driver_of(access)
         orderly = False
-        expect_end()  # an embedded Ray ends with its driver
         if access.running:
             self._order()
             if not force:
@@ -115,6 +115,8 @@ class TakingDown:
         job, run = self.access.job, str(self.access.run.get("token", ""))
         ask_head(lambda: leave_order(job, run, order))
         with contextlib.suppress(ClusterError, ValueError, ray.exceptions.RayError):  # it is ending already
+            events = [Event(action="taken down", detail=f"by {order.by}")]
+            ray.wait([find_actor(WorkerManager.NAME, job).record.remote(events)], timeout=ANSWER_WITHIN)
             told = find_actor(NodeManager.NAME, job).take_down.remote(order)
             ray.get(told, timeout=ANSWER_WITHIN)
 
@@ -180,9 +182,9 @@ class TakingDown:
             by_pid.setdefault(actor.node_id, []).append(actor.pid)
         for node_id, told in self._ask("identify", by_pid).items():
             roots.setdefault(node_id, set()).update(process for process, _ in told if process.started)
-        for node_id, found in self._ask("families", roots).items():
-            self._families[node_id] = set(found)
-        self._found = max(self._found, sum(map(len, self._families.values())))
+        found = {node_id: set(family) for node_id, family in self._ask("families", roots).items()}
+        self._families |= found
+        self._found = max(self._found, sum(map(len, found.values())))
 
     def _driver_state(self, within: float) -> str:
         """The driver's state. Waits up to `within` seconds: a driver that ended its job ends soon."""
