@@ -33,6 +33,10 @@ _SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray wr
 _INFO = struct.Struct("<QQ11Ii")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 _HAS_EXIT = 8
+_UNCOLLECTED = (
+    -1
+)  # as a status: the parent has not taken note of the end, and the kernel tells nothing before
+COLLECTED_WITHIN, COLLECTED_LOOKS = 0.1, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,12 +160,17 @@ class WorkerWatch:
         watch = self._watched.get(process)
         return watch is not None and watch.hung
 
-    def _ended(self, process: Process) -> None:
+    def _ended(self, process: Process, looks: int = COLLECTED_LOOKS) -> None:
         watch = self._watched.get(process)
         if watch is None:
             return
         status = _exit_status(watch.pidfd) if watch.pidfd >= 0 else None
-        if status is None:
+        if status == _UNCOLLECTED and looks:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(watch.pidfd)  # it stays readable
+            loop.call_later(COLLECTED_WITHIN / COLLECTED_LOOKS, self._ended, process, looks - 1)
+            return
+        if status is None or status == _UNCOLLECTED:
             status = _told_status(watch)
         self.forget([process])
         if not self._raylet.alive():  # the workers end because the node does
@@ -270,7 +279,7 @@ def _exit_status(pidfd: int) -> int | None:
     except OSError:
         return None
     found = _INFO.unpack(answer)
-    return int(found[-1]) if found[0] & _HAS_EXIT else None
+    return int(found[-1]) if found[0] & _HAS_EXIT else _UNCOLLECTED
 
 
 def _told_status(watch: _Watch) -> int | None:
