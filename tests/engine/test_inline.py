@@ -63,8 +63,11 @@ def test_an_exit_ends_the_rank_and_not_the_program(
         group.execute_on(1).exits(3).wait()
     with pytest.raises(roost.WorkerDied, match="this rank was ended"):
         group.story().wait()
+    with pytest.raises(roost.WorkerDied, match="frail rank 1 is down, and nothing restarts it"):
+        group.wait_recovered(60)
     assert group.execute_on(0).story().wait() == [(0, 0, [])]
     group.restart_ranks(1)
+    group.wait_recovered(60)
     assert group.story().wait() == [(0, 0, []), (1, 1, [1])]
 
 

@@ -300,10 +300,10 @@ def test_losses_wait_for_a_head_that_cannot_tell_whether_the_job_was_taken_down(
     with pytest.raises(ray.exceptions.RpcError):
         watch._receive([watch._inbox.get()])
     assert events == []
-    assert not watch.wait_recovered("actor", 0)
+    assert watch.wait_recovered("actor", 0) == (False, Standing())
     watch._decide()
     assert [(one.rank, one.action) for one in events] == [(1, "reported")]
-    assert watch.wait_recovered("actor", 0)
+    assert watch.wait_recovered("actor", 0) == (True, Standing(down={1: 0}))
 
 
 def test_news_that_cannot_be_read_hide_no_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,6 +393,12 @@ class Attached:
         assert self.workers.wait_recovered(60)
         assert not self.steps, "it has waited for everything"
 
+    def stays_down(self) -> None:
+        with pytest.raises(WorkerDied, match="actor rank 1 is down, and nothing restarts it") as caught:
+            self.recovers()
+        assert not self.steps, "it has waited for everything"
+        assert "in the process that launched it" in caught.value.findings[0].remedy
+
 
 @pytest.fixture
 def attached(monkeypatch: pytest.MonkeyPatch) -> Attached:
@@ -412,7 +418,7 @@ def test_another_process_waits_for_ranks_of_a_lost_node(attached: Attached) -> N
 def test_another_process_does_not_wait_for_what_stays_down(attached: Attached) -> None:
     attached.states["b"] = "dead"
     attached.decides(down={1: 0})
-    attached.recovers()
+    attached.stays_down()
 
 
 def test_another_process_waits_for_the_decision_about_each_death(attached: Attached) -> None:
@@ -421,7 +427,7 @@ def test_another_process_waits_for_the_decision_about_each_death(attached: Attac
     attached.runs_on("b", 1)
     attached.decides(down={1: 0})
     attached.steps = [lambda: attached.decides(down={1: 1})]
-    attached.recovers()
+    attached.stays_down()
 
 
 def test_another_process_does_not_wait_for_an_agent_that_died_alone(attached: Attached) -> None:
@@ -466,6 +472,21 @@ def test_what_was_given_up_has_a_remedy_that_works(group: Group, cause: str, can
     with pytest.raises(WorkerDied) as caught:
         group.workers._refuse(f"{cause}: enough")
     assert ("restart_ranks() starts it again" in caught.value.findings[0].remedy) == can
+
+
+@pytest.mark.parametrize(
+    ("lost", "remedy"),
+    [(set(), "restart_ranks(0, 1) starts them again"), ({0}, "launch it again on the nodes that are left")],
+)
+def test_a_wait_for_ranks_that_nothing_restarts_raises(group: Group, lost: set[int], remedy: str) -> None:
+    watch = group.workers.watch
+    watch.lost_nodes, watch.wait_recovered = lost, lambda *_: (True, Standing(down={1: 0, 0: 2}))
+    with pytest.raises(WorkerDied) as caught:
+        group.workers.wait_recovered(1.0)
+    (finding,) = caught.value.findings
+    assert finding.what == "actor ranks 0, 1 are down, and nothing restarts them"
+    assert finding.remedy == remedy
+    assert (caught.value.group, caught.value.rank) == ("actor", 0)
 
 
 def test_events_about_failed_restarts_hide_secrets(group: Group) -> None:

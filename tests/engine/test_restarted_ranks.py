@@ -78,7 +78,8 @@ def test_a_dead_rank_comes_back_as_it_was_and_the_others_stay(
     assert group.execute_on(0).pid().wait(60) == pids[:1]
     with pytest.raises(roost.WorkerDied):
         group.execute_on(1).pid().wait(60)
-    group.wait_recovered(60)  # nothing is under way
+    with pytest.raises(roost.WorkerDied, match="rank 1 is down, and nothing restarts it"):
+        group.wait_recovered(60)
     # Now it can.
     refusal.unlink()
     group.restart_ranks(1)

@@ -63,6 +63,9 @@ def test_an_idle_death_is_announced_with_all_that_is_known(
         with pytest.raises(roost.WorkerDied) as caught:
             run["frail"].pid().wait(timeout=60)
         assert f"pid {pids[1]} was killed by SIGKILL" in caught.value.findings[0].what
+        with pytest.raises(roost.WorkerDied, match="frail rank 1 is down") as down:  # and no wait without end
+            run["frail"].wait_recovered(60)
+        assert down.value.findings[0].remedy == "restart_ranks(1) starts it again"
         run["frail"].restart_ranks(1)  # the remedy works
         assert run["frail"].story().wait(timeout=60) == [(0, 0, []), (1, 1, [1])]
         assert pids_of(run)[0] == pids[0]
@@ -123,7 +126,8 @@ def test_one_for_all_replaces_everyone_and_refuses_old_handles(
         attached.wait_recovered(60)  # takes over the new ones
         assert attached.pid().wait(timeout=60) == pids_of(run)
         group.end_ranks(1)
-        attached.wait_recovered(60)  # nothing is under way
+        with pytest.raises(roost.WorkerDied, match="frail rank 1 is down, and nothing restarts it"):
+            attached.wait_recovered(60)
         with pytest.raises(roost.WorkerDied):
             attached.pid().wait(timeout=60)
 

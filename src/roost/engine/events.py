@@ -40,4 +40,4 @@ class Standing:
 
     settled: bool = True  # no rank is being restarted or ended
     given_up: str = ""  # why
-    down: Mapping[int, int] = field(default_factory=dict)  # the generation of each rank that stays down
+    down: Mapping[int, int] = field(default_factory=dict)  # the generation of each rank that has ended

@@ -136,7 +136,10 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         self._running().end(self.execute_on(*ranks)._ranks)
 
     def wait_recovered(self, timeout: float = START_WITHIN) -> None:
-        """Wait until every restart that is under way is over. Raises if the group was given up."""
+        """Wait until every restart that is under way is over.
+
+        Raises `WorkerDied` if the group was given up, or a rank is down that nothing restarts.
+        """
         limit = seconds_or(START_WITHIN, timeout)
         if not self._running().wait_recovered(limit):
             raise CallTimeout(

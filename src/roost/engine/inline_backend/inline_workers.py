@@ -21,7 +21,7 @@ from roost.engine.workers.arguments import arguments_of, assembled, cannot_send,
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
 from roost.engine.workers.call_summary import CallFollower
 from roost.engine.workers.remote_errors import Origin, in_one_line
-from roost.engine.workers.result import GENERATORS, GroupResult, refuse_generator, seconds
+from roost.engine.workers.result import GENERATORS, GroupResult, refuse_generator, seconds, stays_down
 from roost.engine.workers.worker import takes_nothing
 from roost.engine.workers.worker_context import _running_as, seat_of
 from roost.errors import LaunchError, WorkerDied
@@ -193,7 +193,9 @@ class InlineWorkers:
         )
 
     def wait_recovered(self, timeout: float) -> bool:
-        return True  # nothing restarts by itself inline
+        if down := [rank for rank in self._settings if rank not in self._workers]:
+            raise stays_down(self.name, down)  # nothing restarts by itself inline
+        return True
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         self.end(ranks)

@@ -21,7 +21,7 @@ import ray
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.actors import answer
 from roost.engine.connection.cluster_watch import ask_head, check_head, cluster_is_gone
-from roost.engine.events import Event
+from roost.engine.events import Event, Standing
 from roost.engine.job.open_jobs import check_order
 from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_event
 from roost.engine.processes.process_facts import Process
@@ -111,16 +111,17 @@ class JobWatch:
         with self._watched.news:
             return self._watched.supervisor.given_up(name)
 
-    def wait_recovered(self, name: str, timeout: float) -> bool:
+    def wait_recovered(self, name: str, timeout: float) -> tuple[bool, Standing]:
         """Whether every restart of a group is over in time, also of processes that only Ray calls dead so far."""
         with self._watched.news:
-            return self._watched.news.wait_for(
+            done = self._watched.news.wait_for(
                 lambda: (
                     self._watched.closed
                     or (self._watched.supervisor.settled(name) and not self._awaits_news(name))
                 ),
                 timeout,
             )
+            return done, self._watched.supervisor.standing(name) or Standing()
 
     def _awaits_news(self, name: str) -> bool:
         known = self._watched.groups.get(name)

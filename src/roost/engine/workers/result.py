@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, NoReturn
 
@@ -128,6 +128,15 @@ class GroupResult(ABC):
 
     def _did_not_run(self) -> str:
         return f"its result is an argument of {self.group}.{self.method}, which did not run"
+
+
+def stays_down(group: str, ranks: Iterable[int], remedy: str = "") -> WorkerDied:
+    """The error for ranks that have ended and that nothing restarts."""
+    down = sorted(ranks)
+    named = ", ".join(map(str, down))
+    who, them = (f"rank {named} is", "it") if len(down) == 1 else (f"ranks {named} are", "them")
+    what = f"{group} {who} down, and nothing restarts {them}"
+    return _dead(what, "", group, down[0], remedy or f"restart_ranks({named}) starts {them} again")
 
 
 def _dead(what: str, why: str, group: str, rank: int, remedy: str) -> WorkerDied:
