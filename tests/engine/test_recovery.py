@@ -467,6 +467,46 @@ def test_a_rank_of_a_lost_node_is_not_restarted_by_hand(group: Group) -> None:
     assert (group.starts, group.killed) == ([], [])
 
 
+DIED = Loss(kind="ended", status=9)
+
+
+@pytest.mark.parametrize(
+    ("news", "state", "what", "remedy"),
+    [
+        (None, "", "died", ""),
+        ((DIED, "restart_ranks(1) starts it again"), "", "died", "restart_ranks(1) starts it again"),
+        (
+            (DIED, "restart_ranks(1) starts it again"),
+            "replaced",
+            "died",
+            "wait_recovered(), then call again; take this_",
+        ),
+        ((DIED, "it is restarted: wait_recovered(), then call again"), "replaced", "died", "it is restarted"),
+        ((DIED, ""), "", "was ended", ""),
+        ((DIED, ""), "being restarted", "was ended", "wait_recovered(), then call again"),
+        ((DIED, ""), "replaced", "was restarted", "wait_recovered(), then call again; take this_"),
+        (None, "replaced", "was restarted", "wait_recovered(), then call again; take this_"),
+    ],
+)
+def test_an_error_says_how_a_process_ended_and_what_helps_now(
+    group: Group, news: Any, state: str, what: str, remedy: str
+) -> None:
+    called = SimpleNamespace(process=Process(pid=5, started=5))
+    now = SimpleNamespace(process=Process(pid=6, started=6))
+    group.workers.reports[1] = now if state == "replaced" else called
+    group.workers._busy = {1} if state == "being restarted" else set()
+    group.workers.watch.news_of = lambda *_: news
+    ending = group.workers.ending_of(1, called)
+    assert ending.what == what
+    assert ending.remedy.startswith(remedy)
+    assert bool(ending.remedy) == bool(remedy)  # without one, the error says that restart_ranks helps
+
+
+def test_there_is_no_news_to_wait_for_of_a_replaced_process(group: Group) -> None:
+    watch = watch_of({"actor": (order_of(group), group.workers)}, [Node()], [])
+    assert watch.news_of(Process(pid=5, started=5), lambda: True) is None
+
+
 @pytest.mark.parametrize(("cause", "can"), [("crash", True), ("node lost", False)])
 def test_what_was_given_up_has_a_remedy_that_works(group: Group, cause: str, can: bool) -> None:
     with pytest.raises(WorkerDied) as caught:

@@ -109,7 +109,9 @@ def check_that_calls_that_belong_together_reach_no_new_process(group: roost.Work
     with pytest.raises(roost.WorkerDied) as died:
         before.echo(1).wait(60)
     assert (died.value.group, died.value.rank) == (group.name, 1)
-    with pytest.raises(roost.WorkerDied):
+    assert ") was restarted in or before echo" in died.value.findings[0].what
+    assert "take this_generation() again" in died.value.findings[0].remedy
+    with pytest.raises(roost.WorkerDied, match="was restarted"):
         group.echo(before[1].echo(1)).wait(60)
     assert before[0].echo(2).wait(60) == group[0].echo(2).wait(60)
     assert group.this_generation().echo(3).wait(60) == group.echo(3).wait(60)
@@ -117,6 +119,16 @@ def check_that_calls_that_belong_together_reach_no_new_process(group: roost.Work
 
 def test_calls_that_belong_together_reach_no_new_process(group: roost.WorkerGroup) -> None:
     check_that_calls_that_belong_together_reach_no_new_process(group)
+
+
+def test_a_rank_that_was_ended_has_not_died(group: roost.WorkerGroup) -> None:
+    group.end_ranks(1)
+    with pytest.raises(roost.WorkerDied, match=r"rank 1 .* was ended in or before echo") as ended:
+        group.echo(1).wait(60)
+    assert ended.value.findings[0].why == "by end_ranks, or by a restart that failed"
+    assert ended.value.findings[0].remedy == "restart_ranks(1) starts it again"
+    group.restart_ranks(1)
+    assert group.echo(2).wait(60) == [(0, 2), (1, 2)]
 
 
 def test_inline_too(tmp_path: Path) -> None:

@@ -121,8 +121,9 @@ def test_one_for_all_replaces_everyone_and_refuses_old_handles(
         assert group.story().wait(timeout=60) == [(0, 1, [1]), (1, 1, [1])]
         assert set(pids_of(run)).isdisjoint(pids)
         assert (tmp_path / "calls").read_text().split().count("0") == 1  # the call did not run again
-        with pytest.raises(roost.WorkerDied):  # its handles are of the first generation
+        with pytest.raises(roost.WorkerDied) as old:  # its handles are of the first generation
             attached.execute_on(1).pid().wait(timeout=60)
+        assert old.value.findings[0].remedy.startswith("wait_recovered(), then call again")
         attached.wait_recovered(60)  # takes over the new ones
         assert attached.pid().wait(timeout=60) == pids_of(run)
         group.end_ranks(1)

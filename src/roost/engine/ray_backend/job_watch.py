@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -128,12 +128,15 @@ class JobWatch:
         current = {report.process for report in known[1].reports.values()} if known else set()
         return not current.isdisjoint(self._awaited)
 
-    def news_of(self, process: Process) -> tuple[Loss, str] | None:
-        """How a process was lost, and what is done about it. Waits a moment: a call may fail before that is known."""
+    def news_of(self, process: Process, is_replaced: Callable[[], bool]) -> tuple[Loss, str] | None:
+        """How a process was lost, and what is done about it: nothing if roost ended it.
+
+        Waits a moment: a call may fail before that is known. There is no more news of a process that is replaced.
+        """
         for _ in range(2):
             with self._watched.news:
                 if self._watched.news.wait_for(
-                    lambda: self._watched.closed or process in self._losses, NEWS_WITHIN
+                    lambda: self._watched.closed or process in self._losses or is_replaced(), NEWS_WITHIN
                 ):
                     return self._losses.get(process)
             self._inbox.put(process)  # Ray calls it dead, and its end takes long, as of one with much memory

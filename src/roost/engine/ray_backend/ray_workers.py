@@ -27,7 +27,7 @@ from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_ab
 from roost.engine.ray_backend.starting import GroupStart, gathered, was_shut_down
 from roost.engine.ray_backend.worker_host import StartReport
 from roost.engine.workers.arguments import arguments_of, cannot_send, differ_by_rank
-from roost.engine.workers.result import GroupResult, stays_down
+from roost.engine.workers.result import CALL_LATER, WAS_RESTARTED, Ending, GroupResult, stays_down
 from roost.engine.workers.worker_context import seat_of
 from roost.errors import JobEnded, LaunchError, WorkerDied, WorkerError
 from roost.inventory.inventory import Inventory
@@ -192,15 +192,41 @@ class RayWorkers:
         refused.group = self.name
         raise refused
 
-    def loss_of(self, report: StartReport) -> tuple[Loss | None, str]:
-        """How a process was lost, and what is done about it."""
-        if self.watch is not None:
-            return self.watch.news_of(report.process) or (None, "")
+    def ending_of(self, rank: int, report: StartReport) -> Ending:
+        """How a process that ran a rank has ended, and what to do about it."""
+
+        def is_replaced() -> bool:
+            return self.reports[rank].process != report.process
+
+        if self.watch is None:
+            loss, outlook = self._loss_of(report), CALL_LATER
+        else:
+            loss, outlook = self.watch.news_of(report.process, is_replaced) or (None, "")
+            if not outlook and is_replaced():
+                return WAS_RESTARTED
+            if not outlook and loss is not None:  # roost ended it
+                return self._ended_on_purpose(rank)
+        if is_replaced() and not outlook.endswith(CALL_LATER):
+            outlook = WAS_RESTARTED.remedy
+        if loss is None:
+            return Ending(remedy=outlook)
+        gone = loss.kind == "node"
+        how = ": its node is gone" if gone else f": pid {report.process.pid} {loss.how}"
+        return Ending(how=how, why=loss.last_words, remedy=outlook)
+
+    def _ended_on_purpose(self, rank: int) -> Ending:
+        with self._guard:
+            if rank in self._busy:
+                return Ending("was ended", why="it is being restarted", remedy=CALL_LATER)
+        return Ending("was ended", why="by end_ranks, or by a restart that failed")
+
+    def _loss_of(self, report: StartReport) -> Loss | None:
         try:
             asked = agent_of(self.job, report.node_id).loss_of.remote(report.process, LOSS_WITHIN)
-            return ray.get(asked, timeout=2 * LOSS_WITHIN), ""
+            found: Loss | None = ray.get(asked, timeout=2 * LOSS_WITHIN)
         except (JobEnded, ray.exceptions.RayError):
-            return None, ""
+            return None
+        return found
 
     def wait_recovered(self, timeout: float) -> bool:
         if self.watch is None:

@@ -19,6 +19,7 @@ from roost.engine.events import Event, Standing
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.supervision.supervisor import Action, GiveUp, Keep, Restart, Supervisor
 from roost.engine.workers.remote_errors import first_line
+from roost.engine.workers.result import CALL_LATER
 from roost.engine.workers.worker import START_WITHIN
 from roost.errors import JobEnded, RoostError
 from roost.planning.plan import Plan
@@ -241,7 +242,7 @@ def outlook(action: Action) -> str:
     """What is done, for messages."""
     if isinstance(action, Restart):
         what = "it is moved to a spare node" if action.move else "it is restarted"
-        return f"{what} (restart {action.number} of {action.limit}): wait_recovered(), then call again"
+        return f"{what} (restart {action.number} of {action.limit}): {CALL_LATER}"
     ranks = ", ".join(map(str, action.ranks))
     if isinstance(action, GiveUp) and action.cause == "node lost":
         return action.why
