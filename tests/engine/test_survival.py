@@ -310,7 +310,7 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
             group = run["frail"]
             with pytest.raises((roost.WorkerRaised, roost.WorkerDied)):
                 group.interrupts().wait(timeout=60)
-            with pytest.raises(roost.WorkerDied):
+            with pytest.raises(roost.WorkerDied, match="ended with exit code 3"):
                 group.exits(3).wait(timeout=60)
             with pytest.raises(roost.WorkerDied):
                 group.pid().wait(timeout=60)
@@ -319,6 +319,7 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
     with pytest.raises(roost.LaunchError) as caught:
         launched(cluster, ExitsWhileStarting, ranks="0")
     assert "could not start" in caught.value.findings[0].what
+    assert "; its log /" in caught.value.findings[0].why
 
 
 def test_an_exit_in_a_task_ends_the_process_and_not_only_its_event_loop(cluster: roost.Cluster) -> None:

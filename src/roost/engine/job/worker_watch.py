@@ -170,8 +170,9 @@ class WorkerWatch:
             loop.remove_reader(watch.pidfd)  # it stays readable
             loop.call_later(COLLECTED_WITHIN / COLLECTED_LOOKS, self._ended, process, looks - 1)
             return
-        if status is None or status == _UNCOLLECTED:
-            status = _told_status(watch)
+        if status is None or status <= 0:  # with 0 Ray ends a process that called sys.exit
+            told = _told_status(watch)
+            status = 0 if status == 0 and told is None else told
         self.forget([process])
         if not self._raylet.alive():  # the workers end because the node does
             self._node_ended()
@@ -285,9 +286,17 @@ def _exit_status(pidfd: int) -> int | None:
 def _told_status(watch: _Watch) -> int | None:
     """The wait status that the process left behind: the exit code in its call log, or a signal that Ray logged."""
     code = watch.reader.exit_code() if watch.reader is not None else None
-    if code is not None:
-        return code << 8
-    for path in watch.worker.logs:
+    return code << 8 if code is not None else _logged_signal(watch.worker.logs)
+
+
+def loss_at_start(worker: WatchedWorker, code: int | None) -> Loss:
+    """The loss of a process that ended before it was watched, by its log and the exit code that Ray knows."""
+    status = _logged_signal(worker.logs) if code is None else code << 8
+    return Loss(kind="ended", worker=worker, status=status, seen=time.time(), tail=tail_of(worker.logs))
+
+
+def _logged_signal(logs: Iterable[str]) -> int | None:
+    for path in logs:
         found = _SIGNALLED.findall(_end_of(path))
         if found and found[-1] in signal.Signals.__members__:
             return int(signal.Signals[found[-1]])
