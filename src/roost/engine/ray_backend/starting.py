@@ -22,6 +22,7 @@ from roost.engine.connection.cluster_watch import check_head, cluster_is_gone, p
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.open_jobs import order_against
 from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.launch_orders import UNDER_ANOTHER_NAME
 from roost.engine.processes.process_facts import Owner, Process
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
@@ -171,7 +172,7 @@ class GroupStart:
         if wanted:
             options["runtime_env"] = wanted
         create = partial(self.actor.options(**options).remote, title)
-        return create_named(create, title, LaunchError, "launch the group under another name")
+        return create_named(create, title, LaunchError, UNDER_ANOTHER_NAME)
 
     def seat_text(self, rank: int) -> str:
         placement = self.order.placements[rank]
