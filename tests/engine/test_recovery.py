@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -140,7 +141,7 @@ def test_a_restart_waits_for_one_by_hand(group: Group) -> None:
 def test_ranks_that_were_all_restarted_by_hand_meanwhile_are_left_alone(group: Group) -> None:
     group.crash_while_restarted_by_hand(0, 1)
     assert group.starts == [(0, 1)]
-    assert [one.detail for one in group.events] == ["ranks 0, 1: by hand"]
+    assert group.events == []  # `restart_ranks` tells of it
     assert group.supervisor.settled("actor")
 
 
@@ -304,6 +305,19 @@ def test_losses_wait_for_a_head_that_cannot_tell_whether_the_job_was_taken_down(
     watch._decide()
     assert [(one.rank, one.action) for one in events] == [(1, "reported")]
     assert watch.wait_recovered("actor", 0) == (True, Standing(down={1: 0}))
+
+
+def test_times_of_events_are_in_order_whatever_the_clock_of_a_node_says(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, began = Node(), time.time()
+    watch = watch_of({"actor": (order_of(group), group.workers)}, [node], group.events)
+    watch.cover(SimpleNamespace(), [order_of(group)])  # type: ignore[arg-type]
+    group.recovery.tell([Event(action="restarted", component="actor")])
+    monkeypatch.setattr(job_watch, "check_order", lambda _: None)
+    watch._receive([replace(loss_of(group), seen=began - 3600)])
+    assert [one.action for one in group.events] == ["restarted", "reported"]
+    assert began <= group.events[0].time <= group.events[1].time
 
 
 def test_news_that_cannot_be_read_hide_no_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,22 @@ def test_ranks_that_do_not_exist(group: roost.WorkerGroup) -> None:
     assert group.echo(1).wait(60) == [(rank, 1) for rank in range(2)]
 
 
+def check_that_restarts_by_hand_are_in_the_history(run: roost.Run) -> None:
+    group, before = run["restarted"], len(run.events)
+    group.restart_ranks(1)
+    group.restart_ranks()
+    one, both = run.events[before:]
+    assert {(event.action, event.component, event.cause) for event in (one, both)} == {
+        ("restarted", "restarted", "")
+    }
+    assert (one.rank, one.node, one.detail) == (1, group.placements[1].cluster_node_rank, "by hand")
+    assert (both.rank, both.node, both.detail) == (None, None, "ranks 0, 1: by hand")
+
+
+def test_restarts_by_hand_are_in_the_history(run: roost.Run) -> None:
+    check_that_restarts_by_hand_are_in_the_history(run)
+
+
 def check_that_calls_that_belong_together_reach_no_new_process(group: roost.WorkerGroup) -> None:
     before = group.this_generation()
     group.restart_ranks(1)
@@ -141,6 +157,7 @@ def test_inline_too(tmp_path: Path) -> None:
             assert run["restarted"].echo("x").wait() == [(0, "x"), (1, "x")]
             assert [one.generation for one in run.status()] == [1, 2]
             check_that_calls_that_belong_together_reach_no_new_process(run["restarted"])
+            check_that_restarts_by_hand_are_in_the_history(run)
         with pytest.raises(roost.WorkerError, match=r"before run.shutdown\(\)"):
             run.trace(tmp_path / "late.json")
 

@@ -89,6 +89,16 @@ def test_what_the_process_left_tells_how_it_ended(
     assert lost(child, tmp_path / "err").how.startswith(how)
 
 
+@pytest.mark.parametrize(
+    ("child", "how"), [(exits, "ended with exit code 7"), (lambda _: os._exit(0), "ended with exit code 0")]
+)
+def test_the_code_that_the_process_left_counts_where_ray_ended_it_with_0(
+    child: Callable[[CallLog], None], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_watch, "_exit_status", lambda _: 0)
+    assert lost(child, tmp_path / "err").how == how
+
+
 def test_a_process_that_hung_and_goes_on_is_told() -> None:
     """And that it hangs again."""
     told: list[Loss] = []

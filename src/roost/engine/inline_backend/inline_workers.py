@@ -7,13 +7,14 @@ import inspect
 import os
 import time
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.backend import GroupOrder, ProcessFacts, RunningGroup
+from roost.engine.events import Event, about_ranks
 from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.status import ProcessStatus, seen_status
 from roost.engine.workers import environment
@@ -48,8 +49,15 @@ class Outcome:
 
 
 class InlineWorkers:
-    def __init__(self, job: str, inventory: Inventory, order: GroupOrder, master: tuple[str, int]) -> None:
-        self.name, self.running = order.name, True
+    def __init__(
+        self,
+        job: str,
+        inventory: Inventory,
+        order: GroupOrder,
+        master: tuple[str, int],
+        record: Callable[[Sequence[Event]], None],
+    ) -> None:
+        self.name, self.running, self._record = order.name, True, record
         self.handles: dict[int, Any] = {}  # nothing is an actor here
         self._job, self._inventory, self.order, self._master = job, inventory, order, master
         self.placements = order.placements
@@ -147,7 +155,10 @@ class InlineWorkers:
             except SystemExit as error:  # on Ray it ends the worker's process, and not the driver
                 log.end(place, RAISED)
                 del self._workers[rank]
-                return Outcome(origin=origin, ended=Ending(why=f"it called sys.exit({error.code!r})"))
+                ended = Ending(why=f"it called sys.exit({error.code!r})")
+                detail = f"{self.seats[rank]}; {ended.why}; restart_ranks({rank}) starts it again"
+                self._record([about_ranks(self.name, [rank], self.placements, "reported", "crash", detail)])
+                return Outcome(origin=origin, ended=ended)
             except KeyboardInterrupt:  # Ctrl-C, which is for the whole program
                 log.end(place, RAISED)
                 raise
