@@ -247,10 +247,12 @@ class FailsToStart(roost.Worker):
 
 
 class DiesWhileStarting(roost.Worker):
-    def __init__(self, failing: int) -> None:
+    def __init__(self, failing: int, how: str) -> None:
         super().__init__()
         if self.rank == failing:
-            os._exit(3)
+            if how == "exit":
+                sys.exit(4)
+            os.kill(os.getpid(), signal.SIGSEGV if how == "crash" else signal.SIGKILL)
 
 
 class NeverStarts(roost.Worker):

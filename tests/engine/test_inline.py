@@ -63,8 +63,14 @@ def test_an_exit_ends_the_rank_and_not_the_program(
         group.execute_on(1).exits(3).wait()
     with pytest.raises(roost.WorkerDied, match="this rank was ended"):
         group.story().wait()
+    with pytest.raises(roost.WorkerDied, match="frail rank 1 is down, and nothing restarts it"):
+        group.wait_recovered(60)
+    (death,) = [one for one in cluster.events if one.action == "reported"]
+    assert (death.component, death.rank, death.node, death.cause) == ("frail", 1, 0, "crash")
+    assert death.detail == "node 0, accelerator 1; it called sys.exit(3); restart_ranks(1) starts it again"
     assert group.execute_on(0).story().wait() == [(0, 0, [])]
     group.restart_ranks(1)
+    group.wait_recovered(60)
     assert group.story().wait() == [(0, 0, []), (1, 1, [1])]
 
 
@@ -348,6 +354,15 @@ def test_a_run_does_not_hear_of_the_end_of_another(cluster: roost.Cluster) -> No
         ("launched", "first"),
         ("shut down", "first"),
     ]
+
+
+def test_a_name_that_is_taken_is_one_of_the_plan(cluster: roost.Cluster) -> None:
+    with (
+        cluster.launch(planned(cluster, first="0"), {"first": Reporter}),
+        pytest.raises(roost.ClusterError, match="'first' is already running") as caught,
+    ):
+        cluster.launch(planned(cluster, first="1"), {"first": Reporter})
+    assert "the groups of a plan are named like its components" in caught.value.findings[0].remedy
 
 
 def test_a_group_is_in_the_history_as_shut_down_when_it_is(cluster: roost.Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -140,7 +141,7 @@ def test_a_restart_waits_for_one_by_hand(group: Group) -> None:
 def test_ranks_that_were_all_restarted_by_hand_meanwhile_are_left_alone(group: Group) -> None:
     group.crash_while_restarted_by_hand(0, 1)
     assert group.starts == [(0, 1)]
-    assert [one.detail for one in group.events] == ["ranks 0, 1: by hand"]
+    assert group.events == []  # `restart_ranks` tells of it
     assert group.supervisor.settled("actor")
 
 
@@ -300,10 +301,23 @@ def test_losses_wait_for_a_head_that_cannot_tell_whether_the_job_was_taken_down(
     with pytest.raises(ray.exceptions.RpcError):
         watch._receive([watch._inbox.get()])
     assert events == []
-    assert not watch.wait_recovered("actor", 0)
+    assert watch.wait_recovered("actor", 0) == (False, Standing())
     watch._decide()
     assert [(one.rank, one.action) for one in events] == [(1, "reported")]
-    assert watch.wait_recovered("actor", 0)
+    assert watch.wait_recovered("actor", 0) == (True, Standing(down={1: 0}))
+
+
+def test_times_of_events_are_in_order_whatever_the_clock_of_a_node_says(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, began = Node(), time.time()
+    watch = watch_of({"actor": (order_of(group), group.workers)}, [node], group.events)
+    watch.cover(SimpleNamespace(), [order_of(group)])  # type: ignore[arg-type]
+    group.recovery.tell([Event(action="restarted", component="actor")])
+    monkeypatch.setattr(job_watch, "check_order", lambda _: None)
+    watch._receive([replace(loss_of(group), seen=began - 3600)])
+    assert [one.action for one in group.events] == ["restarted", "reported"]
+    assert began <= group.events[0].time <= group.events[1].time
 
 
 def test_news_that_cannot_be_read_hide_no_other(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,6 +407,12 @@ class Attached:
         assert self.workers.wait_recovered(60)
         assert not self.steps, "it has waited for everything"
 
+    def stays_down(self) -> None:
+        with pytest.raises(WorkerDied, match="actor rank 1 is down, and nothing restarts it") as caught:
+            self.recovers()
+        assert not self.steps, "it has waited for everything"
+        assert "in the process that launched it" in caught.value.findings[0].remedy
+
 
 @pytest.fixture
 def attached(monkeypatch: pytest.MonkeyPatch) -> Attached:
@@ -412,7 +432,7 @@ def test_another_process_waits_for_ranks_of_a_lost_node(attached: Attached) -> N
 def test_another_process_does_not_wait_for_what_stays_down(attached: Attached) -> None:
     attached.states["b"] = "dead"
     attached.decides(down={1: 0})
-    attached.recovers()
+    attached.stays_down()
 
 
 def test_another_process_waits_for_the_decision_about_each_death(attached: Attached) -> None:
@@ -421,7 +441,7 @@ def test_another_process_waits_for_the_decision_about_each_death(attached: Attac
     attached.runs_on("b", 1)
     attached.decides(down={1: 0})
     attached.steps = [lambda: attached.decides(down={1: 1})]
-    attached.recovers()
+    attached.stays_down()
 
 
 def test_another_process_does_not_wait_for_an_agent_that_died_alone(attached: Attached) -> None:
@@ -461,11 +481,66 @@ def test_a_rank_of_a_lost_node_is_not_restarted_by_hand(group: Group) -> None:
     assert (group.starts, group.killed) == ([], [])
 
 
+DIED = Loss(kind="ended", status=9)
+
+
+@pytest.mark.parametrize(
+    ("news", "state", "what", "remedy"),
+    [
+        (None, "", "died", ""),
+        ((DIED, "restart_ranks(1) starts it again"), "", "died", "restart_ranks(1) starts it again"),
+        (
+            (DIED, "restart_ranks(1) starts it again"),
+            "replaced",
+            "died",
+            "wait_recovered(), then call again; take this_",
+        ),
+        ((DIED, "it is restarted: wait_recovered(), then call again"), "replaced", "died", "it is restarted"),
+        ((DIED, ""), "", "was ended", ""),
+        ((DIED, ""), "being restarted", "was ended", "wait_recovered(), then call again"),
+        ((DIED, ""), "replaced", "was restarted", "wait_recovered(), then call again; take this_"),
+        (None, "replaced", "was restarted", "wait_recovered(), then call again; take this_"),
+    ],
+)
+def test_an_error_says_how_a_process_ended_and_what_helps_now(
+    group: Group, news: Any, state: str, what: str, remedy: str
+) -> None:
+    called = SimpleNamespace(process=Process(pid=5, started=5))
+    now = SimpleNamespace(process=Process(pid=6, started=6))
+    group.workers.reports[1] = now if state == "replaced" else called
+    group.workers._busy = {1} if state == "being restarted" else set()
+    group.workers.watch.news_of = lambda *_: news
+    ending = group.workers.ending_of(1, called)
+    assert ending.what == what
+    assert ending.remedy.startswith(remedy)
+    assert bool(ending.remedy) == bool(remedy)  # without one, the error says that restart_ranks helps
+
+
+def test_there_is_no_news_to_wait_for_of_a_replaced_process(group: Group) -> None:
+    watch = watch_of({"actor": (order_of(group), group.workers)}, [Node()], [])
+    assert watch.news_of(Process(pid=5, started=5), lambda: True) is None
+
+
 @pytest.mark.parametrize(("cause", "can"), [("crash", True), ("node lost", False)])
 def test_what_was_given_up_has_a_remedy_that_works(group: Group, cause: str, can: bool) -> None:
     with pytest.raises(WorkerDied) as caught:
         group.workers._refuse(f"{cause}: enough")
     assert ("restart_ranks() starts it again" in caught.value.findings[0].remedy) == can
+
+
+@pytest.mark.parametrize(
+    ("lost", "remedy"),
+    [(set(), "restart_ranks(0, 1) starts them again"), ({0}, "launch it again on the nodes that are left")],
+)
+def test_a_wait_for_ranks_that_nothing_restarts_raises(group: Group, lost: set[int], remedy: str) -> None:
+    watch = group.workers.watch
+    watch.lost_nodes, watch.wait_recovered = lost, lambda *_: (True, Standing(down={1: 0, 0: 2}))
+    with pytest.raises(WorkerDied) as caught:
+        group.workers.wait_recovered(1.0)
+    (finding,) = caught.value.findings
+    assert finding.what == "actor ranks 0, 1 are down, and nothing restarts them"
+    assert finding.remedy == remedy
+    assert (caught.value.group, caught.value.rank) == ("actor", 0)
 
 
 def test_events_about_failed_restarts_hide_secrets(group: Group) -> None:

@@ -78,7 +78,8 @@ def test_a_dead_rank_comes_back_as_it_was_and_the_others_stay(
     assert group.execute_on(0).pid().wait(60) == pids[:1]
     with pytest.raises(roost.WorkerDied):
         group.execute_on(1).pid().wait(60)
-    group.wait_recovered(60)  # nothing is under way
+    with pytest.raises(roost.WorkerDied, match="rank 1 is down, and nothing restarts it"):
+        group.wait_recovered(60)
     # Now it can.
     refusal.unlink()
     group.restart_ranks(1)
@@ -102,13 +103,31 @@ def test_ranks_that_do_not_exist(group: roost.WorkerGroup) -> None:
     assert group.echo(1).wait(60) == [(rank, 1) for rank in range(2)]
 
 
+def check_that_restarts_by_hand_are_in_the_history(run: roost.Run) -> None:
+    group, before = run["restarted"], len(run.events)
+    group.restart_ranks(1)
+    group.restart_ranks()
+    one, both = run.events[before:]
+    assert {(event.action, event.component, event.cause) for event in (one, both)} == {
+        ("restarted", "restarted", "")
+    }
+    assert (one.rank, one.node, one.detail) == (1, group.placements[1].cluster_node_rank, "by hand")
+    assert (both.rank, both.node, both.detail) == (None, None, "ranks 0, 1: by hand")
+
+
+def test_restarts_by_hand_are_in_the_history(run: roost.Run) -> None:
+    check_that_restarts_by_hand_are_in_the_history(run)
+
+
 def check_that_calls_that_belong_together_reach_no_new_process(group: roost.WorkerGroup) -> None:
     before = group.this_generation()
     group.restart_ranks(1)
     with pytest.raises(roost.WorkerDied) as died:
         before.echo(1).wait(60)
     assert (died.value.group, died.value.rank) == (group.name, 1)
-    with pytest.raises(roost.WorkerDied):
+    assert ") was restarted in or before echo" in died.value.findings[0].what
+    assert "take this_generation() again" in died.value.findings[0].remedy
+    with pytest.raises(roost.WorkerDied, match="was restarted"):
         group.echo(before[1].echo(1)).wait(60)
     assert before[0].echo(2).wait(60) == group[0].echo(2).wait(60)
     assert group.this_generation().echo(3).wait(60) == group.echo(3).wait(60)
@@ -116,6 +135,16 @@ def check_that_calls_that_belong_together_reach_no_new_process(group: roost.Work
 
 def test_calls_that_belong_together_reach_no_new_process(group: roost.WorkerGroup) -> None:
     check_that_calls_that_belong_together_reach_no_new_process(group)
+
+
+def test_a_rank_that_was_ended_has_not_died(group: roost.WorkerGroup) -> None:
+    group.end_ranks(1)
+    with pytest.raises(roost.WorkerDied, match=r"rank 1 .* was ended in or before echo") as ended:
+        group.echo(1).wait(60)
+    assert ended.value.findings[0].why == "by end_ranks, or by a restart that failed"
+    assert ended.value.findings[0].remedy == "restart_ranks(1) starts it again"
+    group.restart_ranks(1)
+    assert group.echo(2).wait(60) == [(0, 2), (1, 2)]
 
 
 def test_inline_too(tmp_path: Path) -> None:
@@ -128,6 +157,7 @@ def test_inline_too(tmp_path: Path) -> None:
             assert run["restarted"].echo("x").wait() == [(0, "x"), (1, "x")]
             assert [one.generation for one in run.status()] == [1, 2]
             check_that_calls_that_belong_together_reach_no_new_process(run["restarted"])
+            check_that_restarts_by_hand_are_in_the_history(run)
         with pytest.raises(roost.WorkerError, match=r"before run.shutdown\(\)"):
             run.trace(tmp_path / "late.json")
 

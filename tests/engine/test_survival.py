@@ -63,6 +63,9 @@ def test_an_idle_death_is_announced_with_all_that_is_known(
         with pytest.raises(roost.WorkerDied) as caught:
             run["frail"].pid().wait(timeout=60)
         assert f"pid {pids[1]} was killed by SIGKILL" in caught.value.findings[0].what
+        with pytest.raises(roost.WorkerDied, match="frail rank 1 is down") as down:  # and no wait without end
+            run["frail"].wait_recovered(60)
+        assert down.value.findings[0].remedy == "restart_ranks(1) starts it again"
         run["frail"].restart_ranks(1)  # the remedy works
         assert run["frail"].story().wait(timeout=60) == [(0, 0, []), (1, 1, [1])]
         assert pids_of(run)[0] == pids[0]
@@ -118,12 +121,14 @@ def test_one_for_all_replaces_everyone_and_refuses_old_handles(
         assert group.story().wait(timeout=60) == [(0, 1, [1]), (1, 1, [1])]
         assert set(pids_of(run)).isdisjoint(pids)
         assert (tmp_path / "calls").read_text().split().count("0") == 1  # the call did not run again
-        with pytest.raises(roost.WorkerDied):  # its handles are of the first generation
+        with pytest.raises(roost.WorkerDied) as old:  # its handles are of the first generation
             attached.execute_on(1).pid().wait(timeout=60)
+        assert old.value.findings[0].remedy.startswith("wait_recovered(), then call again")
         attached.wait_recovered(60)  # takes over the new ones
         assert attached.pid().wait(timeout=60) == pids_of(run)
         group.end_ranks(1)
-        attached.wait_recovered(60)  # nothing is under way
+        with pytest.raises(roost.WorkerDied, match="frail rank 1 is down, and nothing restarts it"):
+            attached.wait_recovered(60)
         with pytest.raises(roost.WorkerDied):
             attached.pid().wait(timeout=60)
 
@@ -305,7 +310,7 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
             group = run["frail"]
             with pytest.raises((roost.WorkerRaised, roost.WorkerDied)):
                 group.interrupts().wait(timeout=60)
-            with pytest.raises(roost.WorkerDied):
+            with pytest.raises(roost.WorkerDied, match="ended with exit code 3"):
                 group.exits(3).wait(timeout=60)
             with pytest.raises(roost.WorkerDied):
                 group.pid().wait(timeout=60)
@@ -314,6 +319,7 @@ def test_what_plain_and_async_workers_do_at_exits(cluster: roost.Cluster) -> Non
     with pytest.raises(roost.LaunchError) as caught:
         launched(cluster, ExitsWhileStarting, ranks="0")
     assert "could not start" in caught.value.findings[0].what
+    assert "; its log /" in caught.value.findings[0].why
 
 
 def test_an_exit_in_a_task_ends_the_process_and_not_only_its_event_loop(cluster: roost.Cluster) -> None:

@@ -56,7 +56,8 @@ def lost(child: Callable[[CallLog], None], log_file: Path, ready: Callable[[], b
     try:
         return asyncio.run(watch())
     finally:
-        os.waitpid(pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
         for descriptor in (go, release, log.fd):
             os.close(descriptor)
 
@@ -86,6 +87,16 @@ def test_what_the_process_left_tells_how_it_ended(
     monkeypatch.setattr(worker_watch, "_exit_status", lambda _: None)
     (tmp_path / "err").write_text(logged)
     assert lost(child, tmp_path / "err").how.startswith(how)
+
+
+@pytest.mark.parametrize(
+    ("child", "how"), [(exits, "ended with exit code 7"), (lambda _: os._exit(0), "ended with exit code 0")]
+)
+def test_the_code_that_the_process_left_counts_where_ray_ended_it_with_0(
+    child: Callable[[CallLog], None], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_watch, "_exit_status", lambda _: 0)
+    assert lost(child, tmp_path / "err").how == how
 
 
 def test_a_process_that_hung_and_goes_on_is_told() -> None:
@@ -119,6 +130,27 @@ def test_a_process_that_hung_and_goes_on_is_told() -> None:
     assert (
         worker_watch.loss_event(told[1], "hang", "resumed").detail == f"pid {os.getpid()} hung, and goes on"
     )
+
+
+def test_a_process_that_its_parent_collects_late_tells_its_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel shows the end before, and tells how it was only then."""
+    told: list[int | None] = []
+    ask = worker_watch._exit_status
+
+    def collected_after_the_first_look(pidfd: int) -> int | None:
+        status = ask(pidfd)
+        if not told:
+            os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
+            told.append(ask(pidfd))
+        return status
+
+    monkeypatch.setattr(worker_watch, "_exit_status", collected_after_the_first_look)
+    found = lost(dies, tmp_path / "err")
+    if told == [None]:
+        pytest.skip("this kernel tells the parent alone")
+    assert found.how == "was killed by SIGKILL"
 
 
 @pytest.mark.parametrize(("within", "out_of_memory"), [(0.0, False), (60.0, True)])

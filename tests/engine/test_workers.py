@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -208,12 +209,21 @@ def test_one_constructor_that_fails_takes_the_group_down(
     nothing_left(cluster, "failing")
 
 
-def test_a_process_that_ends_while_it_starts(cluster: roost.Cluster) -> None:
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("exit", "ended with exit code 4"),
+        ("crash", "was killed by SIGSEGV"),
+        ("kill", "ended, and Ray says: Worker "),
+    ],
+)
+def test_a_process_that_ends_while_it_starts(cluster: roost.Cluster, how: str, told: str) -> None:
     with pytest.raises(roost.LaunchError, match="dying rank 1 ") as caught:
-        DiesWhileStarting.create_group(1).launch(
+        DiesWhileStarting.create_group(1, how).launch(
             cluster, placement_strategy=roost.NodePlacementStrategy([0, 1]), name="dying"
         )
-    assert "the process ended while starting: its log, worker-*-" in str(caught.value)
+    assert re.match(rf"pid \d+ {told}.*; its log /", caught.value.findings[0].why)
+    assert "the process ended while starting: look at its log" in str(caught.value)
     nothing_left(cluster, "dying")
 
 

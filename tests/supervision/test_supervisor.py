@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from roost.config.supervise import CAUSES, RestartLimits, RestartPolicy
+from roost.engine.events import Standing
 from roost.engine.supervision.supervisor import Action, Failure, GiveUp, Keep, Restart, Supervisor
 
 EACH = RestartLimits(crash=2, hang=1, node_lost=1, out_of_memory=0, failed_start=1)
@@ -97,6 +98,15 @@ def test_what_was_given_up_is_taken_up_again_when_all_ranks_run() -> None:
     assert machine.given_up("actor")
     machine.started("actor", {2: 1})
     assert machine.given_up("actor") == ""
+
+
+def test_a_rank_that_hangs_has_not_ended() -> None:
+    machine = supervised("fail")
+    machine.failed(died(0, cause="hang"), 0)
+    machine.failed(died(1), 0)
+    assert machine.standing("actor") == Standing(down={1: 0})
+    machine.failed(died(0), 1)
+    assert machine.standing("actor") == Standing(down={0: 0, 1: 0})
 
 
 def test_a_failed_start_has_its_own_budget() -> None:

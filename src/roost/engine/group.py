@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from roost.engine.backend import Backend, Members, ProcessFacts, RunningGroup
 from roost.engine.backends import attached_backend
-from roost.engine.events import Event
+from roost.engine.events import Event, about_ranks
 from roost.engine.workers.arguments import check_scattered
 from roost.engine.workers.result import GroupResult, seconds_or
 from roost.engine.workers.worker import START_WITHIN
@@ -129,6 +129,7 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
             )
         chosen = self.execute_on(*(ranks or range(self.world_size)))._ranks
         self._running().restart(chosen, seconds_or(START_WITHIN, timeout))
+        self._backend.record([about_ranks(self.name, chosen, self.placements, "restarted", "", "by hand")])
         self._backend.restarted(self.name)
 
     def end_ranks(self, *ranks: int) -> None:
@@ -136,7 +137,10 @@ class WorkerGroup(AbstractContextManager["WorkerGroup"]):
         self._running().end(self.execute_on(*ranks)._ranks)
 
     def wait_recovered(self, timeout: float = START_WITHIN) -> None:
-        """Wait until every restart that is under way is over. Raises if the group was given up."""
+        """Wait until every restart that is under way is over.
+
+        Raises `WorkerDied` if the group was given up, or a rank is down that nothing restarts.
+        """
         limit = seconds_or(START_WITHIN, timeout)
         if not self._running().wait_recovered(limit):
             raise CallTimeout(

@@ -15,6 +15,8 @@ from roost.errors import Finding, LaunchError, RoostError, WorkerError, nearest
 from roost.planning.component_plan import ComponentPlan
 from roost.planning.plan import Plan
 
+UNDER_ANOTHER_NAME = "launch it under another name; the groups of a plan are named like its components"
+
 
 def orders_for(plan: Plan, workers: Mapping[str, Any], skip: Collection[str] = ()) -> list[GroupOrder]:
     """An order for each component that runs. Everything that does not fit is reported together."""

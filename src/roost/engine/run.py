@@ -13,6 +13,7 @@ from roost.engine.backend import Backend, GroupOrder, Progress, Report
 from roost.engine.events import Event
 from roost.engine.group import WorkerGroup
 from roost.engine.job_snapshot import LOOK_WITHIN
+from roost.engine.launch_orders import UNDER_ANOTHER_NAME
 from roost.engine.run_record import ProcessRecord, RunRecord
 from roost.engine.status import Status, absent_status
 from roost.engine.trace import trace_events
@@ -55,7 +56,7 @@ class Run(AbstractContextManager["Run"]):
 
     @property
     def events(self) -> list[Event]:
-        """What happened, in order."""
+        """What happened, in the order in which the driver told it."""
         if self._taken is None:
             return list(self._events)
         history, mine = self._backend.events, {group.name for group in self.groups.values()}
@@ -195,7 +196,7 @@ def start_run(
         raise ClusterError(
             code="RE115",
             what=f"a group {taken_names[0]!r} is already running in job {backend.job!r}",
-            remedy="shut it down first, or launch under another name",
+            remedy=f"shut it down first, or {UNDER_ANOTHER_NAME}",
         )
     tell = report or (lambda _: None)
     needs = needs_of(list(plan.components.values()))

@@ -185,7 +185,7 @@ class InlineBackend:
     ) -> dict[str, RunningGroup]:
         total = sum(len(order.placements) for order in orders)
         master = (self.master_addr, self.master_port)
-        groups = [InlineWorkers(self.job, plan.inventory, order, master) for order in orders]
+        groups = [InlineWorkers(self.job, plan.inventory, order, master, self.record) for order in orders]
         done = 0
         for group in groups:
             for rank in range(len(group.order.placements)):

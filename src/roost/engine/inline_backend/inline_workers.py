@@ -7,13 +7,14 @@ import inspect
 import os
 import time
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from roost.engine.backend import GroupOrder, ProcessFacts, RunningGroup
+from roost.engine.events import Event, about_ranks
 from roost.engine.launch_orders import aftermath_of_restart
 from roost.engine.status import ProcessStatus, seen_status
 from roost.engine.workers import environment
@@ -21,7 +22,15 @@ from roost.engine.workers.arguments import arguments_of, assembled, cannot_send,
 from roost.engine.workers.call_log import RAISED, RETURNED, CallLog
 from roost.engine.workers.call_summary import CallFollower
 from roost.engine.workers.remote_errors import Origin, in_one_line
-from roost.engine.workers.result import GENERATORS, GroupResult, refuse_generator, seconds
+from roost.engine.workers.result import (
+    GENERATORS,
+    WAS_RESTARTED,
+    Ending,
+    GroupResult,
+    refuse_generator,
+    seconds,
+    stays_down,
+)
 from roost.engine.workers.worker import takes_nothing
 from roost.engine.workers.worker_context import _running_as, seat_of
 from roost.errors import LaunchError, WorkerDied
@@ -34,14 +43,21 @@ class Outcome:
 
     value: Any = None
     error: BaseException | None = None
-    ended: str = ""  # why the worker is dead, where it is
+    ended: Ending | None = None  # of the worker, where it is dead
     origin: Origin | None = None
     seconds: float = 0.0
 
 
 class InlineWorkers:
-    def __init__(self, job: str, inventory: Inventory, order: GroupOrder, master: tuple[str, int]) -> None:
-        self.name, self.running = order.name, True
+    def __init__(
+        self,
+        job: str,
+        inventory: Inventory,
+        order: GroupOrder,
+        master: tuple[str, int],
+        record: Callable[[Sequence[Event]], None],
+    ) -> None:
+        self.name, self.running, self._record = order.name, True, record
         self.handles: dict[int, Any] = {}  # nothing is an actor here
         self._job, self._inventory, self.order, self._master = job, inventory, order, master
         self.placements = order.placements
@@ -118,7 +134,7 @@ class InlineWorkers:
             own, named = [_value(one) for one in own], {key: _value(one) for key, one in named.items()}
             if processes is not None and processes.get(rank) is not self._workers.get(rank):
                 origin = Origin(self.name, rank, self.seats[rank], method)
-                outcomes.append(Outcome(origin=origin, ended="this rank was restarted"))
+                outcomes.append(Outcome(origin=origin, ended=WAS_RESTARTED))
                 continue
             outcomes.append(self._run(rank, method, *assembled(own, named)))
         return InlineResult(self.name, method, ranks, [self.seats[rank] for rank in ranks], outcomes)
@@ -126,7 +142,7 @@ class InlineWorkers:
     def _run(self, rank: int, method: str, args: Any, kwargs: Any) -> Outcome:
         origin = Origin(self.name, rank, self.seats[rank], method)
         if rank not in self._workers:
-            return Outcome(origin=origin, ended="this rank was ended")
+            return Outcome(origin=origin, ended=Ending(why="this rank was ended"))
         log = self._logs[rank]
         place, began = log.begin(method), time.perf_counter()
         with self._as_rank(rank):
@@ -139,7 +155,10 @@ class InlineWorkers:
             except SystemExit as error:  # on Ray it ends the worker's process, and not the driver
                 log.end(place, RAISED)
                 del self._workers[rank]
-                return Outcome(origin=origin, ended=f"it called sys.exit({error.code!r})")
+                ended = Ending(why=f"it called sys.exit({error.code!r})")
+                detail = f"{self.seats[rank]}; {ended.why}; restart_ranks({rank}) starts it again"
+                self._record([about_ranks(self.name, [rank], self.placements, "reported", "crash", detail)])
+                return Outcome(origin=origin, ended=ended)
             except KeyboardInterrupt:  # Ctrl-C, which is for the whole program
                 log.end(place, RAISED)
                 raise
@@ -193,7 +212,9 @@ class InlineWorkers:
         )
 
     def wait_recovered(self, timeout: float) -> bool:
-        return True  # nothing restarts by itself inline
+        if down := [rank for rank in self._settings if rank not in self._workers]:
+            raise stays_down(self.name, down)  # nothing restarts by itself inline
+        return True
 
     def restart(self, ranks: Sequence[int], timeout: float) -> None:
         self.end(ranks)
@@ -218,7 +239,7 @@ def _outcomes(result: GroupResult) -> Sequence[Any]:
 
 
 def _failed(argument: Any) -> bool:
-    return isinstance(argument, Outcome) and bool(argument.error is not None or argument.ended)
+    return isinstance(argument, Outcome) and (argument.error is not None or argument.ended is not None)
 
 
 def _value(argument: Any) -> Any:
@@ -276,19 +297,19 @@ class InlineResult(GroupResult):
 
     def _failure_at(self, position: int) -> Exception | None:
         outcome = self.outcomes[position]
-        if not outcome.ended and outcome.error is None:
+        if outcome.ended is None and outcome.error is None:
             return None
         others = sum(map(_failed, self.outcomes)) - 1
-        if outcome.ended or outcome.error is None:
-            return self._ended(position, outcome, others)
+        if outcome.ended is not None:
+            return self._ended(position, outcome.origin, outcome.ended, others)
         trace = "".join(traceback.format_exception(outcome.error))
         return self._raised(position, outcome.error, trace, others, outcome.origin)
 
-    def _ended(self, position: int, outcome: Outcome, others: int) -> WorkerDied:
-        origin, here = outcome.origin, (self.group, self.ranks[position], self.method)
+    def _ended(self, position: int, origin: Origin | None, ending: Ending, others: int) -> WorkerDied:
+        here = (self.group, self.ranks[position], self.method)
         if origin is None or (origin.group, origin.rank, origin.method) == here:
-            return self._died(position, outcome.ended, others)
-        return self._source_died(origin.who, origin.group, origin.rank, outcome.ended)
+            return self._died(position, ending, others)
+        return self._source_died(origin.who, origin.group, origin.rank, ending)
 
     def durations(self, timeout: float | None = None) -> list[float]:
         self.wait(timeout)

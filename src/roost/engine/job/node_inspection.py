@@ -6,12 +6,14 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roost.engine.connection.actors import logs_folder
 from roost.engine.health.machine_facts import MachineFacts
 from roost.engine.health.machine_inspection import inspect_machine
 from roost.engine.job.job_folder import jobs_folder, read_processes
+from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_at_start
 from roost.engine.processes import keeper
 from roost.engine.processes.log_files import LogPiece, LogPosition, logs_of, read_logs
 from roost.engine.processes.process_facts import Process, process_of, raylet_pid
@@ -43,6 +45,11 @@ class NodeInspection:
     async def identify(self, pids: Sequence[int]) -> list[tuple[Process, tuple[str, ...]]]:
         """Living processes by their numbers, with the files of their output."""
         return [(process_of.__wrapped__(pid), logs_of(pid, logs_folder())) for pid in pids]
+
+    async def loss_at_start(self, worker: WatchedWorker, code: int | None) -> Loss:
+        """How a process of this node ended that has reported nothing yet. Its logs are those named after its pid."""
+        worker = replace(worker, logs=logs_of(worker.process.pid, logs_folder()))
+        return await asyncio.to_thread(loss_at_start, worker, code)
 
     async def families(self, processes: Sequence[Process]) -> list[Process]:
         """The living processes among these, and their living descendants."""

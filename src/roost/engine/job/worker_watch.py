@@ -33,6 +33,10 @@ _SIGNALLED = re.compile(r"^\*\*\* (SIG[A-Z]+) received", re.MULTILINE)  # Ray wr
 _INFO = struct.Struct("<QQ11Ii")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 _HAS_EXIT = 8
+_UNCOLLECTED = (
+    -1
+)  # as a status: the parent has not taken note of the end, and the kernel tells nothing before
+COLLECTED_WITHIN, COLLECTED_LOOKS = 0.1, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +160,19 @@ class WorkerWatch:
         watch = self._watched.get(process)
         return watch is not None and watch.hung
 
-    def _ended(self, process: Process) -> None:
+    def _ended(self, process: Process, looks: int = COLLECTED_LOOKS) -> None:
         watch = self._watched.get(process)
         if watch is None:
             return
         status = _exit_status(watch.pidfd) if watch.pidfd >= 0 else None
-        if status is None:
-            status = _told_status(watch)
+        if status == _UNCOLLECTED and looks:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(watch.pidfd)  # it stays readable
+            loop.call_later(COLLECTED_WITHIN / COLLECTED_LOOKS, self._ended, process, looks - 1)
+            return
+        if status is None or status <= 0:  # with 0 Ray ends a process that called sys.exit
+            told = _told_status(watch)
+            status = 0 if status == 0 and told is None else told
         self.forget([process])
         if not self._raylet.alive():  # the workers end because the node does
             self._node_ended()
@@ -272,15 +282,23 @@ def _exit_status(pidfd: int) -> int | None:
     except OSError:
         return None
     found = _INFO.unpack(answer)
-    return int(found[-1]) if found[0] & _HAS_EXIT else None
+    return int(found[-1]) if found[0] & _HAS_EXIT else _UNCOLLECTED
 
 
 def _told_status(watch: _Watch) -> int | None:
     """The wait status that the process left behind: the exit code in its call log, or a signal that Ray logged."""
     code = watch.reader.exit_code() if watch.reader is not None else None
-    if code is not None:
-        return code << 8
-    for path in watch.worker.logs:
+    return code << 8 if code is not None else _logged_signal(watch.worker.logs)
+
+
+def loss_at_start(worker: WatchedWorker, code: int | None) -> Loss:
+    """The loss of a process that ended before it was watched, by its log and the exit code that Ray knows."""
+    status = _logged_signal(worker.logs) if code is None else code << 8
+    return Loss(kind="ended", worker=worker, status=status, seen=time.time(), tail=tail_of(worker.logs))
+
+
+def _logged_signal(logs: Iterable[str]) -> int | None:
+    for path in logs:
         found = _SIGNALLED.findall(_end_of(path))
         if found and found[-1] in signal.Signals.__members__:
             return int(signal.Signals[found[-1]])

@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import ray
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.actors import answer
 from roost.engine.connection.cluster_watch import ask_head, check_head, cluster_is_gone
-from roost.engine.events import Event
+from roost.engine.events import Event, Standing
 from roost.engine.job.open_jobs import check_order
 from roost.engine.job.worker_watch import Loss, WatchedWorker, loss_event
 from roost.engine.processes.process_facts import Process
@@ -111,28 +111,32 @@ class JobWatch:
         with self._watched.news:
             return self._watched.supervisor.given_up(name)
 
-    def wait_recovered(self, name: str, timeout: float) -> bool:
+    def wait_recovered(self, name: str, timeout: float) -> tuple[bool, Standing]:
         """Whether every restart of a group is over in time, also of processes that only Ray calls dead so far."""
         with self._watched.news:
-            return self._watched.news.wait_for(
+            done = self._watched.news.wait_for(
                 lambda: (
                     self._watched.closed
                     or (self._watched.supervisor.settled(name) and not self._awaits_news(name))
                 ),
                 timeout,
             )
+            return done, self._watched.supervisor.standing(name) or Standing()
 
     def _awaits_news(self, name: str) -> bool:
         known = self._watched.groups.get(name)
         current = {report.process for report in known[1].reports.values()} if known else set()
         return not current.isdisjoint(self._awaited)
 
-    def news_of(self, process: Process) -> tuple[Loss, str] | None:
-        """How a process was lost, and what is done about it. Waits a moment: a call may fail before that is known."""
+    def news_of(self, process: Process, is_replaced: Callable[[], bool]) -> tuple[Loss, str] | None:
+        """How a process was lost, and what is done about it: nothing if roost ended it.
+
+        Waits a moment: a call may fail before that is known. There is no more news of a process that is replaced.
+        """
         for _ in range(2):
             with self._watched.news:
                 if self._watched.news.wait_for(
-                    lambda: self._watched.closed or process in self._losses, NEWS_WITHIN
+                    lambda: self._watched.closed or process in self._losses or is_replaced(), NEWS_WITHIN
                 ):
                     return self._losses.get(process)
             self._inbox.put(process)  # Ray calls it dead, and its end takes long, as of one with much memory

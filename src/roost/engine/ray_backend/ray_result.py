@@ -16,7 +16,7 @@ from ray._private import worker as ray_worker
 from roost.engine.connection.cluster_watch import STEP, check_cluster, check_head, patient_get, patient_wait
 from roost.engine.job.open_jobs import order_against
 from roost.engine.workers.remote_errors import Described, RemoteTraceback, first_line
-from roost.engine.workers.result import GroupResult, seconds
+from roost.engine.workers.result import Ending, GroupResult, seconds
 from roost.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -210,14 +210,16 @@ class RayResult(GroupResult):
         if cause is not None:  # an argument is missing, since the worker that should have made it is dead
             known = self._who.get(str(getattr(cause, "actor_id", "")))
             group, rank = (known.workers.name, known.rank) if known else ("", -1)
-        loss, outlook = known.workers.loss_of(known.report) if known else (None, "")
-        how = f": pid {known.report.process.pid} {loss.how}" if known and loss is not None else ""
-        if loss is not None and loss.kind == "node":
-            how = ": its node is gone"
-        remedy = outlook or f"restart_ranks({rank}) starts it again, in the process that launched the group"
+        ending = (
+            known.workers.ending_of(rank, known.report)
+            if known
+            else Ending(
+                remedy=f"restart_ranks({rank}) starts it again, in the process that launched the group"
+            )
+        )
+        said = first_line(error if cause is None else cause)
         if cause is None:
-            words = loss.last_words if loss is not None else ""
-            return self._died(position, words or first_line(error), others, how, remedy)
+            return self._died(position, ending if ending.why else ending._replace(why=said), others)
         who = f"{group} rank {rank} ({known.seat})" if known else "a worker of another process"
-        why = "; ".join(filter(None, [loss.last_words if loss is not None else "", first_line(cause)]))
-        return self._source_died(who, group, rank, why, how, remedy)
+        why = "; ".join(filter(None, [ending.why, said]))
+        return self._source_died(who, group, rank, ending._replace(why=why))

@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +15,7 @@ import ray
 from roost.engine.backend import GroupOrder, ProcessFacts
 from roost.engine.connection.cluster_watch import ask_head, check_cluster, cluster_is_gone
 from roost.engine.connection.discovery import LiveNode
+from roost.engine.events import Standing
 from roost.engine.job.agents import agent_of
 from roost.engine.job.job_folder import StartedProcess
 from roost.engine.job.managers import WorkerManager
@@ -26,7 +27,7 @@ from roost.engine.ray_backend.ray_result import KnownActor, RayResult, forget_ab
 from roost.engine.ray_backend.starting import GroupStart, gathered, was_shut_down
 from roost.engine.ray_backend.worker_host import StartReport
 from roost.engine.workers.arguments import arguments_of, cannot_send, differ_by_rank
-from roost.engine.workers.result import GroupResult
+from roost.engine.workers.result import CALL_LATER, WAS_RESTARTED, Ending, GroupResult, stays_down
 from roost.engine.workers.worker_context import seat_of
 from roost.errors import JobEnded, LaunchError, WorkerDied, WorkerError
 from roost.inventory.inventory import Inventory
@@ -41,6 +42,7 @@ _known_actors: weakref.WeakValueDictionary[str, KnownActor] = weakref.WeakValueD
 
 TOLD_WITHIN = 2.0  # seconds in which an agent should know that a group is shut down
 LOOK_EVERY = 0.2  # seconds between two looks at restarts of another process
+ON_OTHER_NODES = "launch it again on the nodes that are left"
 LOSS_WITHIN = 1.0  # seconds in which a node's agent knows how a process ended
 
 
@@ -185,41 +187,69 @@ class RayWorkers:
             what=f"group {self.name!r} was given up",
             why=why,
             remedy="run.events has its history; "
-            + (
-                "launch it again on the nodes that are left"
-                if why.startswith("node lost")
-                else "restart_ranks() starts it again"
-            ),
+            + (ON_OTHER_NODES if why.startswith("node lost") else "restart_ranks() starts it again"),
         )
         refused.group = self.name
         raise refused
 
-    def loss_of(self, report: StartReport) -> tuple[Loss | None, str]:
-        """How a process was lost, and what is done about it."""
-        if self.watch is not None:
-            return self.watch.news_of(report.process) or (None, "")
+    def ending_of(self, rank: int, report: StartReport) -> Ending:
+        """How a process that ran a rank has ended, and what to do about it."""
+
+        def is_replaced() -> bool:
+            return self.reports[rank].process != report.process
+
+        if self.watch is None:
+            loss, outlook = self._loss_of(report), CALL_LATER
+        else:
+            loss, outlook = self.watch.news_of(report.process, is_replaced) or (None, "")
+            if not outlook and is_replaced():
+                return WAS_RESTARTED
+            if not outlook and loss is not None:  # roost ended it
+                return self._ended_on_purpose(rank)
+        if is_replaced() and not outlook.endswith(CALL_LATER):
+            outlook = WAS_RESTARTED.remedy
+        if loss is None:
+            return Ending(remedy=outlook)
+        gone = loss.kind == "node"
+        how = ": its node is gone" if gone else f": pid {report.process.pid} {loss.how}"
+        return Ending(how=how, why=loss.last_words, remedy=outlook)
+
+    def _ended_on_purpose(self, rank: int) -> Ending:
+        with self._guard:
+            if rank in self._busy:
+                return Ending("was ended", why="it is being restarted", remedy=CALL_LATER)
+        return Ending("was ended", why="by end_ranks, or by a restart that failed")
+
+    def _loss_of(self, report: StartReport) -> Loss | None:
         try:
             asked = agent_of(self.job, report.node_id).loss_of.remote(report.process, LOSS_WITHIN)
-            return ray.get(asked, timeout=2 * LOSS_WITHIN), ""
+            found: Loss | None = ray.get(asked, timeout=2 * LOSS_WITHIN)
         except (JobEnded, ray.exceptions.RayError):
-            return None, ""
+            return None
+        return found
 
     def wait_recovered(self, timeout: float) -> bool:
         if self.watch is None:
-            done, why = self._wait_attached(timeout)
+            done, standing = self._wait_attached(timeout)
         else:
-            done = self.watch.wait_recovered(self.name, timeout)
-            why = self.watch.given_up(self.name)
+            done, standing = self.watch.wait_recovered(self.name, timeout)
         check_cluster(self.job)
-        if why:
-            self._refuse(why)
+        if standing.given_up:
+            self._refuse(standing.given_up)
+        if done and standing.down:
+            raise stays_down(self.name, standing.down, self._remedy_for(standing.down))
         return done
 
-    def _wait_attached(self, timeout: float) -> tuple[bool, str]:
+    def _remedy_for(self, down: Iterable[int]) -> str:
+        if self.watch is None:
+            return "restart_ranks() starts it again in the process that launched it"
+        gone = any(self.placements[rank].cluster_node_rank in self.watch.lost_nodes for rank in down)
+        return ON_OTHER_NODES if gone else ""
+
+    def _wait_attached(self, timeout: float) -> tuple[bool, Standing]:
         """Wait for restarts that another process carries out: the job's managers know of them.
 
-        Returns whether every restart is over in time, and why the group was given up, if it was. Takes over new
-        processes.
+        Returns whether every restart is over in time. Takes over new processes.
         """
         deadline = time.monotonic() + timeout
         manager = WorkerManager.get_proxy(self.job)
@@ -231,9 +261,9 @@ class RayWorkers:
             standing = manager.get_standing(self.name)
             decided = standing.down.items()
             if standing.settled and all((rank, self.generations[rank]) in decided for rank in self._lost()):
-                return True, standing.given_up
+                return True, standing
             if time.monotonic() > deadline:
-                return False, ""
+                return False, Standing()
             time.sleep(LOOK_EVERY)
 
     def _lost(self) -> list[int]:

@@ -15,10 +15,11 @@ import ray
 
 from roost.engine.backend import GroupOrder
 from roost.engine.connection.cluster_watch import cluster_is_gone
-from roost.engine.events import Event, Standing
+from roost.engine.events import Event, Standing, about_ranks
 from roost.engine.ray_backend.ray_workers import RayWorkers
 from roost.engine.supervision.supervisor import Action, GiveUp, Keep, Restart, Supervisor
 from roost.engine.workers.remote_errors import first_line
+from roost.engine.workers.result import CALL_LATER
 from roost.engine.workers.worker import START_WITHIN
 from roost.errors import JobEnded, RoostError
 from roost.planning.plan import Plan
@@ -145,8 +146,10 @@ class Recovery:
             )
             self.carry_out(actions)
             return
+        if not by_watch:  # `restart_ranks` tells of it
+            return
         took = time.monotonic() - began
-        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s" if by_watch else "by hand"
+        detail = f"restart {restart.number} of {restart.limit} took {took:.2f} s"
         try:
             self._job.restarted(name)
         except RoostError as error:  # as when a manager was killed
@@ -154,15 +157,8 @@ class Recovery:
         self.tell([self._event(name, restart.ranks, "restarted", restart.cause, detail)])
 
     def _event(self, name: str, ranks: Sequence[int], action: str, cause: str, detail: str) -> Event:
-        alone, known = len(ranks) == 1, self._watched.groups.get(name)
-        return Event(
-            action=action,
-            component=name,
-            rank=ranks[0] if alone else None,
-            node=known[1].placements[ranks[0]].cluster_node_rank if known and alone else None,
-            cause=cause,
-            detail=detail if alone else f"ranks {', '.join(map(str, ranks))}: {detail}",
-        )
+        known = self._watched.groups.get(name)
+        return about_ranks(name, ranks, known[1].placements if known else (), action, cause, detail)
 
     def _move(self, restarts: Sequence[Restart]) -> None:
         """Move the ranks of lost nodes, together for all components of one plan."""
@@ -227,10 +223,12 @@ class Recovery:
         )
 
     def tell(self, events: Sequence[Event]) -> None:
-        for event in events:
+        # By one clock, since those of nodes differ: then the times are in the order of the history.
+        told = [replace(event, time=time.time()) for event in events]
+        for event in told:
             log.warning("roost: %s", event)
-        if events:
-            self._job.record(events)
+        if told:
+            self._job.record(told)
 
 
 def verb(action: Action) -> str:
@@ -241,7 +239,7 @@ def outlook(action: Action) -> str:
     """What is done, for messages."""
     if isinstance(action, Restart):
         what = "it is moved to a spare node" if action.move else "it is restarted"
-        return f"{what} (restart {action.number} of {action.limit}): wait_recovered(), then call again"
+        return f"{what} (restart {action.number} of {action.limit}): {CALL_LATER}"
     ranks = ", ".join(map(str, action.ranks))
     if isinstance(action, GiveUp) and action.cause == "node lost":
         return action.why

@@ -21,7 +21,9 @@ from roost.engine.connection.actors import answer, create_named, job_namespace, 
 from roost.engine.connection.cluster_watch import check_head, cluster_is_gone, patient_wait
 from roost.engine.connection.discovery import LiveNode
 from roost.engine.job.open_jobs import order_against
-from roost.engine.processes.process_facts import Owner
+from roost.engine.job.worker_watch import Loss, WatchedWorker
+from roost.engine.launch_orders import UNDER_ANOTHER_NAME
+from roost.engine.processes.process_facts import Owner, Process
 from roost.engine.ray_backend.ray_result import cause_of, traced_cause
 from roost.engine.ray_backend.worker_host import StartOrder, StartReport, actor_for
 from roost.engine.reservation.reservation import Reservation
@@ -36,6 +38,9 @@ from roost.planning.plan import Plan
 
 PROGRAM_WITHIN = 30.0  # seconds; it lies on this node
 _PID = re.compile(r"\bpid: ([1-9][0-9]*)")
+_EXIT_CODE = re.compile(r"\bexit code ([0-9]{1,3})\b")
+_EXIT_DETAIL = re.compile(r"Worker exit detail: (.+?)(?:\.\s|\.?$)", re.MULTILINE)
+LOSS_WITHIN = 5.0  # seconds in which an agent reads the end of a log
 _IN_USE = re.compile(r"EADDRINUSE|[Aa]ddress already in use")
 
 
@@ -167,7 +172,7 @@ class GroupStart:
         if wanted:
             options["runtime_env"] = wanted
         create = partial(self.actor.options(**options).remote, title)
-        return create_named(create, title, LaunchError, "launch the group under another name")
+        return create_named(create, title, LaunchError, UNDER_ANOTHER_NAME)
 
     def seat_text(self, rank: int) -> str:
         placement = self.order.placements[rank]
@@ -290,8 +295,11 @@ def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> RoostEr
             f"something listens on port {start.master_port} of {start.master_addr}, which was leased for this group: "
             f"end it (`ss -ltnp sport = :{start.master_port}` shows it there), or launch again with a new lease"
         )
+    elif cause is not None:
+        remedy = ""
     else:
-        remedy = "" if cause is not None else _remedy_for_end(error)
+        why = _how_it_ended(start, rank, error) or why
+        remedy = "the process ended while starting: look at its log, its constructor and what that imports"
     return LaunchError(
         code="RE108",
         what=f"{start.order.name} {start.seat_text(rank)} could not start; {aftermath}",
@@ -300,11 +308,24 @@ def _failed(start: GroupStart, rank: int, error: Any, aftermath: str) -> RoostEr
     )
 
 
-def _remedy_for_end(error: Any) -> str:
-    """The process has reported nothing yet. Ray may know its number, which is in the names of its log files."""
-    pid = _PID.search(str(error))
-    log = f"log, worker-*-{pid[1]}.err in Ray's folder there," if pid else "log"
-    return f"the process ended while starting: its {log} has the reason"
+def _how_it_ended(start: GroupStart, rank: int, error: Any) -> str:
+    """How a process ended that has reported nothing yet, by what Ray says and what it logged."""
+    text = str(error)
+    pid, code, detail = _PID.search(text), _EXIT_CODE.search(text), _EXIT_DETAIL.search(text)
+    if pid is None:
+        return ""
+    node = start.order.placements[rank].cluster_node_rank
+    process = Process(pid=int(pid[1]), started=0)
+    worker = WatchedWorker(process=process, group=start.order.name, rank=rank, generation=0, node=node)
+    try:
+        asked = start.site.live[node].agent.loss_at_start.remote(worker, int(code[1]) if code else None)
+        loss: Loss = ray.get(asked, timeout=LOSS_WITHIN)
+    except ray.exceptions.RayError:  # its node may be gone
+        loss = Loss(kind="ended", status=int(code[1]) << 8 if code else None)
+    if loss.status is None and detail is None:
+        return ""
+    how = loss.how if loss.status is not None or detail is None else f"ended, and Ray says: {detail[1]}"
+    return "; ".join(filter(None, [f"pid {pid[1]} {how}", loss.last_words]))
 
 
 def _listens(host: str, port: int) -> bool:

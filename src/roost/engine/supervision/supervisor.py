@@ -116,7 +116,7 @@ class Supervisor:
         return Standing(
             settled=not found.ending,
             given_up=found.given_up,
-            down={rank: found.generations[rank] for rank in found.down},
+            down={rank: found.generations[rank] for rank, cause in found.down.items() if cause != "hang"},
         )
 
     def ending(self, component: str, ranks: Iterable[int]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from roost.engine.workers.remote_errors import Origin, in_one_line, origin_of, raised_error, without_type
 from roost.errors import CallTimeout, Finding, WorkerDied, WorkerError, WorkerRaised, counted
@@ -36,6 +36,23 @@ def seconds_or(most: float, timeout: Any) -> float:
     """The seconds of a timeout, for what must end some time: `most` where the timeout is None or infinite."""
     given = seconds(timeout)
     return float(most) if given is None else given
+
+
+class Ending(NamedTuple):
+    """What an error says of a process that has ended."""
+
+    what: str = "died"
+    how: str = ""
+    why: str = ""
+    remedy: str = ""
+
+
+CALL_LATER = "wait_recovered(), then call again"
+WAS_RESTARTED = Ending(
+    "was restarted",
+    why="the call was for its earlier process",
+    remedy=f"{CALL_LATER}; take this_generation() again for calls that belong together",
+)
 
 
 class GroupResult(ABC):
@@ -115,19 +132,27 @@ class GroupResult(ABC):
         stops = isinstance(error, (StopIteration, StopAsyncIteration))
         return without_type(error) if stops and isinstance(error, WorkerRaised) else error
 
-    def _died(self, position: int, why: str, others: int = 0, how: str = "", remedy: str = "") -> WorkerDied:
+    def _died(self, position: int, ending: Ending, others: int = 0) -> WorkerDied:
         """The error for a rank whose process has ended."""
-        what = f"{self._where(position)} died in or before {self.method}{how}{_also(others)}"
-        return _dead(what, why, self.group, self.ranks[position], remedy)
+        what = f"{self._where(position)} {ending.what} in or before {self.method}{ending.how}{_also(others)}"
+        return _dead(what, ending.why, self.group, self.ranks[position], ending.remedy)
 
-    def _source_died(
-        self, who: str, group: str, rank: int, why: str, how: str = "", remedy: str = ""
-    ) -> WorkerDied:
+    def _source_died(self, who: str, group: str, rank: int, ending: Ending) -> WorkerDied:
         """The error for a call whose argument was to come from a process that has ended."""
-        return _dead(f"{who} died{how}", f"{self._did_not_run()}; {why}", group, rank, remedy)
+        why = "; ".join(filter(None, [self._did_not_run(), ending.why]))
+        return _dead(f"{who} {ending.what}{ending.how}", why, group, rank, ending.remedy)
 
     def _did_not_run(self) -> str:
         return f"its result is an argument of {self.group}.{self.method}, which did not run"
+
+
+def stays_down(group: str, ranks: Iterable[int], remedy: str = "") -> WorkerDied:
+    """The error for ranks that have ended and that nothing restarts."""
+    down = sorted(ranks)
+    named = ", ".join(map(str, down))
+    who, them = (f"rank {named} is", "it") if len(down) == 1 else (f"ranks {named} are", "them")
+    what = f"{group} {who} down, and nothing restarts {them}"
+    return _dead(what, "", group, down[0], remedy or f"restart_ranks({named}) starts {them} again")
 
 
 def _dead(what: str, why: str, group: str, rank: int, remedy: str) -> WorkerDied:
