@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 
 import pytest
@@ -37,3 +38,17 @@ def test_what_a_plan_became_is_forgotten_when_it_is_launched_again_or_dropped(ma
     for number in range(3):
         manager.add_plan(str(number), b"")
     assert manager._became == {}
+
+
+def test_node_groups_may_arrive_before_the_layout(manager: NodeManager) -> None:
+    """Ray delivers calls of an asynchronous actor in any order."""
+
+    async def told() -> list[str]:
+        early = asyncio.create_task(manager.add_groups({"arms": 1}))
+        await asyncio.sleep(0)  # it waits
+        await manager.set_layout({"groups": {"tail": 2}})
+        await early
+        await manager.remove_groups(["tail"])
+        return list((await manager.get_layout())["groups"])
+
+    assert asyncio.run(told()) == ["arms"]

@@ -123,10 +123,12 @@ class NodeManager(Manager):
         self._layout = dict(layout)
         self._told.set()
 
-    def add_groups(self, groups: Mapping[str, Any]) -> None:
+    async def add_groups(self, groups: Mapping[str, Any]) -> None:
+        await self._told.wait()  # Ray may deliver this before the layout
         self._layout["groups"] = {**self._layout["groups"], **groups}
 
-    def remove_groups(self, labels: Iterable[str]) -> None:
+    async def remove_groups(self, labels: Iterable[str]) -> None:
+        await self._told.wait()
         self._layout["groups"] = {
             label: group for label, group in self._layout["groups"].items() if label not in set(labels)
         }
