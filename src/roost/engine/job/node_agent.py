@@ -131,10 +131,16 @@ class NodeAgent(NodeInspection):
         return found
 
     async def kill(self, processes: Iterable[Process]) -> None:
-        """Kill processes that Ray was told to kill: at once if they hang, else if they have not ended soon."""
-        loop = asyncio.get_running_loop()
+        """Kill processes that Ray was told to kill: at once if they hang, else if they have not ended soon.
+
+        Answered when they have ended, or a moment after they were killed.
+        """
+        loop, processes = asyncio.get_running_loop(), list(processes)
         for process in processes:
             loop.call_later(0 if self._hangs(process) else KILL_AFTER, kill, process)
+        deadline = loop.time() + KILL_AFTER + 1.0
+        while any(process.alive() for process in processes) and loop.time() < deadline:
+            await asyncio.sleep(0.01)
 
     def _hangs(self, process: Process) -> bool:
         return self._workers.is_hung(process) or process.state() == "stopped"

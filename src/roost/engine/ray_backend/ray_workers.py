@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # The workers this process knows, by actor id. Errors of arguments name them.
 _known_actors: weakref.WeakValueDictionary[str, KnownActor] = weakref.WeakValueDictionary()
 
+ENDED_WITHIN = 5.0  # seconds in which an agent should have ended processes
 TOLD_WITHIN = 2.0  # seconds in which an agent should know that a group is shut down
 LOOK_EVERY = 0.2  # seconds between two looks at restarts of another process
 ON_OTHER_NODES = "launch it again on the nodes that are left"
@@ -442,11 +443,14 @@ class RayWorkers:
     def end(self, ranks: Sequence[int]) -> None:
         if self.watch is not None:
             self.watch.ending(self.name, ranks)
-        self._kill(ranks)
+        killed = self._kill(ranks)
+        if killed:  # what is called now is not answered by a process that is just ending
+            ray.wait(killed, num_returns=len(killed), timeout=ENDED_WITHIN)
         if self.watch is not None:
             self.watch.stopped(self.name, ranks)
 
-    def _kill(self, ranks: Sequence[int]) -> None:
+    def _kill(self, ranks: Sequence[int]) -> list[Any]:
+        """Returns what is answered once they have ended."""
         by_node: dict[int, list[Process]] = {}
         for rank in ranks:
             if rank in self.handles:
@@ -455,8 +459,7 @@ class RayWorkers:
                 process = self.reports[rank].process
                 by_node.setdefault(self._node_of[process], []).append(process)
         # Ray asks a process to end, and kills it only 5 s later: one that hangs would run beside its successor.
-        for node, processes in by_node.items():
-            self._live[node].agent.kill.remote(processes)
+        return [self._live[node].agent.kill.remote(processes) for node, processes in by_node.items()]
 
     def stop(self) -> None:
         self.running = False
