@@ -10,11 +10,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from plain_search import NODE_GROUPS, PlainSearch, random_case
 
 import roost
-from roost.suggesting import fronts, relaxation, solver
+from roost.suggesting import fronts, relaxation, solver, thinning
 from roost.suggesting.arrangement import cost_of, leaves
 from roost.suggesting.checker import Checker
 from roost.suggesting.problem import Problem, pose
@@ -133,6 +134,10 @@ def posed(seed: int, most: int = 3) -> tuple[Problem, dict[str, Any]] | None:
         return pose(read_profile(profile), inventory, groups), profile
     except roost.ConfigurationError:
         return None
+
+
+def test_states_that_are_all_the_same_share_a_box() -> None:
+    assert thinning._boxes(np.ones((4, 5)), 2).tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("caps", ["wide", "narrow"])

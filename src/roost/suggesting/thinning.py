@@ -43,7 +43,8 @@ class Thinning:
 
 def _boxes(states: np.ndarray, most: int) -> np.ndarray:
     """The number of a box for each state. The longest boxes are halved until there are as many as allowed."""
-    states = states[states.min(axis=1) < states.max(axis=1)]
+    differs = states.min(axis=1) < states.max(axis=1)
+    states = states[differs] if differs.any() else states[:1]
     order = np.arange(states.shape[1])  # the states of a box follow each other
     starts = np.zeros(1, dtype=np.int64)  # of each box in that order
     while len(starts) < most:
