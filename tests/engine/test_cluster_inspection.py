@@ -8,22 +8,12 @@ from typing import Any
 
 import pytest
 import ray
+from sound_machine import MACHINE
 
-from roost.engine.health.machine_facts import MachineFacts
 from roost.engine.operating import cluster_inspection
 from roost.engine.operating.cluster_inspection import inspect_cluster
 
 pytestmark = pytest.mark.installed
-MACHINE = MachineFacts(
-    host="",
-    hostname="a",
-    machine="boot-a",
-    python="3.11.7",
-    ray="2.60.0",
-    roost="0.1.0",
-    open_files=(65_536, 65_536),
-    shared_memory=(64 << 30, 60 << 30),
-)
 SILENT, TAKES = "10.0.0.2", 0.5  # the node that never answers, and the seconds that the others take
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from running import eventually
+from sound_machine import MACHINE
 
 from roost.engine.health.diagnosis import diagnose_cluster, diagnose_machine
 from roost.engine.health.machine_facts import Leftovers, MachineFacts, NodeFacts
@@ -20,16 +21,6 @@ from roost.engine.health.machine_inspection import inspect_machine
 from roost.engine.job.job_folder import JobHistory
 from roost.errors import Finding
 
-MACHINE = MachineFacts(
-    host="10.0.0.1",
-    hostname="a",
-    machine="boot-a",
-    python="3.11.7",
-    ray="2.60.0",
-    roost="0.1.0",
-    open_files=(65_536, 65_536),
-    shared_memory=64 << 30,
-)
 SOUND = NodeFacts(machine=MACHINE, node_id="n0", is_head=True)
 
 
