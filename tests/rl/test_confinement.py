@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -274,6 +275,25 @@ confinement.confine()
         said = engine.communicate(timeout=60)[1]
     assert said == f"daemons started by process {engine.pid} may outlive it: there is no prctl here\n"
     eventually(lambda: not keepers_of(engine.pid), WITHIN, "the keeper ends")
+
+
+def test_who_connects_and_tells_nothing_keeps_no_worker_from_its_keeper() -> None:
+    node = f"test-{os.getpid()}"
+    program = f"""
+import subprocess, sys
+from roost.engine.processes.confinement import leave_nothing
+leave_nothing({node!r})
+print(subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=-3).pid, flush=True)
+sys.stdin.read()
+"""
+    worker = lambda: started(sys.executable, "-c", program, stdin=-1, stdout=-1, text=True)  # noqa: E731
+    with worker() as first, socket.socket(socket.AF_UNIX) as silent:
+        children = [int(first.stdout.readline())]  # type: ignore[union-attr]
+        silent.connect(f"\0roost-keeper-{node}")
+        with worker() as second:
+            children.append(int(second.stdout.readline()))  # type: ignore[union-attr]
+            assert all(map(psutil.pid_exists, children))
+    eventually(lambda: not any(map(psutil.pid_exists, children)), WITHIN, "the children end")
 
 
 # -- how processes are known ------------------------------------------------------------------------------

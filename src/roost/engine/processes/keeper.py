@@ -38,6 +38,7 @@ LEAST_MARK = 2**61  # in microseconds; a program may set a smaller limit on purp
 NUMBERS = 16  # bits of a mark that number the families of one engine
 MARK = struct.Struct("<Q")  # as a worker tells it
 ADOPTED = b"1"
+TELL_WITHIN = 2.0  # seconds that a worker has to tell its mark; others wait meanwhile
 LINGER = 1.0  # seconds without a worker after which their keeper ends
 _PEER = struct.Struct("3i")  # process, user, group
 CHILDREN_LISTED = os.path.exists("/proc/thread-self/children")  # some kernels are built without it
@@ -267,14 +268,16 @@ def lives(pid: int, start: int) -> bool:
 def adopted(client: socket.socket) -> list[tuple[int, int, int]]:
     """The worker at the other end: its number, start time and mark. Empty if it is none of this user's."""
     try:
-        client.settimeout(END_WITHIN)
         pid, user = peer_of(client)
+        if user != os.getuid():
+            return []
+        client.settimeout(TELL_WITHIN)
         told, status = client.recv(MARK.size), status_of(pid)
         mark = MARK.unpack(told)[0] if len(told) == MARK.size else 0
-        if user != os.getuid() or mark < LEAST_MARK or status is None:
+        if mark < LEAST_MARK or status is None:
             return []
         client.sendall(ADOPTED)
-    except OSError:  # it has ended
+    except OSError:  # it has ended, or is stopped; one that goes on connects again
         return []
     return [(pid, status.start, mark)]
 
